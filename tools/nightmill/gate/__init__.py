@@ -1,0 +1,1 @@
+"""What decides: compilers and tests, run in a sandbox. Models comment; only this package says green."""

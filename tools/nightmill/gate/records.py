@@ -1,0 +1,91 @@
+"""The evidence a gate leaves behind. A record is written by the runner from what commands did, never from a model's words."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+StepStatus = Literal["passed", "failed", "incomplete", "not_run"]
+Verdict = Literal["green", "red", "incomplete", "not_run"]
+Killed = Literal["wall", "output", "memory", "disk", "stopped"]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Diagnostic(_Record):
+    """One located complaint of a tool. `file` is relative to the gated tree, lines and columns count from 1."""
+
+    file: str
+    line: int
+    message: str
+    column: int = 0
+    code: str = ""
+    severity: Literal["error", "warning"] = "error"
+
+
+class TestOutcome(_Record):
+    """One test as the runner saw it. `id` is stable across trees: `acceptance/test_x.py::test_name[param]`."""
+
+    __test__ = False
+
+    id: str
+    outcome: Literal["passed", "failed", "error", "skipped", "xfailed", "xpassed"]
+    message: str = ""
+    exception: str = ""
+    """Class name of what was raised, e.g. `AssertionError`."""
+    crash_file: str = ""
+    """Where it was raised, relative to the gated tree; empty when outside of it."""
+    crash_line: int = 0
+    crash_function: str = ""
+    """Name of the function in which it was raised, qualified when known (`Ledger.total`)."""
+    traceback: str = ""
+    """The report as the test runner prints it, at most a few kB."""
+
+
+class StepRecord(_Record):
+    """One command of a gate (build, lint, test) and what came of it."""
+
+    name: str
+    status: StepStatus
+    command: tuple[str, ...] = ()
+    exit: int | None = None
+    signal: int | None = None
+    killed: Killed | None = None
+    seconds: float = 0.0
+    detail: str = ""
+    """Why, in one line, when not passed; for an unlocated failure the head and tail of the output follow."""
+    diagnostics: tuple[Diagnostic, ...] = ()
+    tests: tuple[TestOutcome, ...] = ()
+    advisory: bool = False
+    """True for a step that comments and cannot turn the gate red (lint in this version)."""
+
+
+class GateRecord(_Record):
+    """Everything one gate run proved about one tree."""
+
+    verdict: Verdict
+    reason: str
+    """One line: why this verdict."""
+    steps: tuple[StepRecord, ...]
+    tree: str
+    """Hash of the gated tree (`nightmill.run.trees.tree_hash`)."""
+    acceptance: str = ""
+    """Hash of the locked tests that were used, empty when none."""
+    protections: tuple[str, ...] = ()
+    """Which sandbox protections were in force, e.g. `bubblewrap`, `seccomp`, `no-network`; `UNSANDBOXED` when overridden."""
+
+    @property
+    def tests(self) -> tuple[TestOutcome, ...]:
+        return tuple(t for s in self.steps for t in s.tests)
+
+    @property
+    def diagnostics(self) -> tuple[Diagnostic, ...]:
+        return tuple(d for s in self.steps if not s.advisory for d in s.diagnostics)
+
+    @property
+    def passed(self) -> frozenset[str]:
+        """Ids of the tests that passed."""
+        return frozenset(t.id for t in self.tests if t.outcome == "passed")

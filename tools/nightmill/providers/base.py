@@ -1,0 +1,98 @@
+"""What a provider is asked and what it gives back; the reasons for which no verdict on the model is possible."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+Kind = Literal[
+    "unreachable",  # refused, no route, DNS, TLS
+    "unauthorized",  # 401, 403
+    "no_model",  # 404 on the model or the route
+    "rate_limited",  # 429
+    "loading",  # 503 while a model loads
+    "server_error",  # 5xx, an error object in the stream
+    "bad_request",  # any other 4xx
+    "too_large",  # the server says that prompt plus output exceed its window
+    "dropped",  # the stream ended without a stop reason
+    "idle",  # no token for the idle timeout
+    "length",  # cut off at max_tokens
+    "empty",  # nothing, or reasoning only
+    "loop",  # the same lines again and again
+    "garbage",  # HTML from a proxy, not an event stream, invalid UTF-8
+]
+
+
+class NoVerdict(Exception):
+    """A call ended without a reply that says anything about the model: never charged to an agent.
+
+    `partial` holds the text received so far; `retry_after` is the server's own wish in seconds, when it sent one.
+    """
+
+    def __init__(self, kind: Kind, detail: str, *, partial: str = "", retry_after: float | None = None) -> None:
+        super().__init__(f"{kind}: {detail}")
+        self.kind = kind
+        self.detail = detail
+        self.partial = partial
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True)
+class Message:
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """One call. `label` says what it is for (`contract:1#1`): shown to the person, used by the scripted provider, not part of the key."""
+
+    model: str
+    messages: tuple[Message, ...]
+    temperature: float
+    seed: int
+    max_tokens: int
+    label: str
+    take: int = 0
+    """Raised by `nightmill redo`, so that the same question is asked afresh."""
+
+    @property
+    def key(self) -> str:
+        """SHA-256 over everything that is sent, hex."""
+        sent = [self.model, [[m.role, m.content] for m in self.messages], self.temperature, self.seed, self.max_tokens, self.take]
+        return hashlib.sha256(json.dumps(sent, ensure_ascii=False).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A finished answer. Token counts are the server's own, None where it gave none; seconds are wall time."""
+
+    text: str
+    model: str
+    finish: str = "stop"
+    reasoning: str = ""
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    seconds: float = 0.0
+
+
+class Provider(Protocol):
+    name: str
+
+    def complete(self, request: Request, on_text: Callable[[str], None], stopping: Callable[[], bool]) -> Reply:
+        """Streams one answer; `on_text` gets each piece of visible text as it comes.
+
+        Raises NoVerdict, or errors.Stopped soon after `stopping()` turns true.
+        """
+
+    def window(self, model: str) -> int | None:
+        """Context window of the slot that will answer, in tokens; None when the server does not say."""
+
+    def count(self, text: str) -> int | None:
+        """Tokens in `text` by the server's own tokenizer; None when it has none."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,216 @@
+"""Append-only facts of a run (`.nightmill/events.jsonl`). Counters, budgets, deviations and reports derive from these alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from nightmill.gate.records import GateRecord
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    at: float = Field(default_factory=time.time)
+    """Unix time, seconds."""
+
+
+class RunStarted(_Event):
+    kind: Literal["run_started"] = "run_started"
+    pid: int
+    version: str
+    command: str
+
+
+class RunEnded(_Event):
+    kind: Literal["run_ended"] = "run_ended"
+    exit: int
+    word: str
+    reason: str = ""
+
+
+class StageStarted(_Event):
+    kind: Literal["stage_started"] = "stage_started"
+    stage: str
+    why: str = ""
+    """The facts that differ, in one line."""
+
+
+class StageFinished(_Event):
+    kind: Literal["stage_finished"] = "stage_finished"
+    stage: str
+    status: Literal["made", "kept", "held", "failed", "waiting", "stopped"]
+    reason: str = ""
+    seconds: float = 0.0
+
+
+class CallStarted(_Event):
+    kind: Literal["call_started"] = "call_started"
+    stage: str
+    label: str
+    key: str
+    provider: str
+    model: str
+    prompt_tokens: int
+    """Counted before sending, by the server's tokenizer or by the stated bound."""
+    window: int | None = None
+    left_out: tuple[str, ...] = ()
+    """Sections that did not fit."""
+
+
+class CallFinished(_Event):
+    kind: Literal["call_finished"] = "call_finished"
+    stage: str
+    label: str
+    key: str
+    provider: str
+    model: str
+    outcome: str
+    """`ok`, or the kind of a NoVerdict."""
+    detail: str = ""
+    replayed: bool = False
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    seconds: float = 0.0
+
+
+class ReplyRefused(_Event):
+    kind: Literal["reply_refused"] = "reply_refused"
+    stage: str
+    label: str
+    key: str
+    rule: str
+
+
+class EditRefused(_Event):
+    kind: Literal["edit_refused"] = "edit_refused"
+    stage: str
+    attempt: int
+    reasons: tuple[str, ...]
+
+
+class GateRan(_Event):
+    kind: Literal["gate_ran"] = "gate_ran"
+    stage: str
+    attempt: int
+    record: GateRecord
+
+
+class AttemptFinished(_Event):
+    kind: Literal["attempt_finished"] = "attempt_finished"
+    stage: str
+    attempt: int
+    asked: Literal["rewrite", "patch"]
+    differs: str
+    """In what this attempt differed from the one before."""
+    outcome: str
+    """`green`, `red`, `incomplete`, `refused`, `unparseable`, `no verdict`."""
+    charged: bool
+    passed: int = 0
+    owed: int = 0
+    """Tests this milestone must turn green."""
+    diagnostics: int = 0
+    tree: str = ""
+    best: bool = False
+
+
+class Finding(_Event):
+    kind: Literal["finding"] = "finding"
+    stage: str
+    source: str
+    """The agent (skill) or check that noticed it."""
+    verdict: str = ""
+    where: str = ""
+    """A clause (`C3`), a row (`T4`) or `file:line`."""
+    text: str
+
+
+class Note(_Event):
+    """Something the person may want to know, with no consequence."""
+
+    kind: Literal["note"] = "note"
+    stage: str = ""
+    text: str
+
+
+Event = Annotated[
+    RunStarted
+    | RunEnded
+    | StageStarted
+    | StageFinished
+    | CallStarted
+    | CallFinished
+    | ReplyRefused
+    | EditRefused
+    | GateRan
+    | AttemptFinished
+    | Finding
+    | Note,
+    Field(discriminator="kind"),
+]
+_ADAPTER: TypeAdapter[Event] = TypeAdapter(Event)
+
+
+class EventLog:
+    """Appends events to a JSONL file and tells subscribers. Safe between threads; one process at a time (the run's lock)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._subscribers: list[Callable[[Event], None]] = []
+
+    def subscribe(self, callback: Callable[[Event], None]) -> None:
+        self._subscribers.append(callback)
+
+    def emit(self, event: Event) -> None:
+        line = event.model_dump_json(exclude_defaults=False).encode() + b"\n"
+        with self._lock:
+            _append(self.path, line)
+        for callback in self._subscribers:
+            callback(event)
+
+    def __iter__(self) -> Iterator[Event]:
+        """Every readable event, oldest first; a torn or foreign line is passed over."""
+        yield from read_events(self.path)
+
+
+def _append(path: Path, line: bytes) -> None:
+    """One line, preceded by a newline when a killed writer left a torn one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(fd).st_size
+        if size and os.pread(fd, 1, size - 1) != b"\n":
+            line = b"\n" + line
+        while line:
+            line = line[os.write(fd, line) :]
+    finally:
+        os.close(fd)
+
+
+def read_events(path: Path) -> Iterator[Event]:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return
+    for line in data.split(b"\n"):
+        if not line.strip():
+            continue
+        try:
+            yield _ADAPTER.validate_json(line)
+        except ValidationError:
+            continue
+
+
+def dump(event: Event) -> dict[str, object]:
+    """An event as plain JSON values."""
+    value = json.loads(event.model_dump_json())
+    assert isinstance(value, dict)
+    return value
