@@ -9,6 +9,7 @@
     ├── Waiting           exit 75  a person (hold, gate) or a server that is still loading
     ├── OutOfBudget       exit 76  a cap of run.yaml is reached; the best result is kept
     ├── NoProvider        exit 77  nobody could answer
+    │   └── NoUsableReply          somebody answered, but never with a whole reply (cut off, empty, endless)
     ├── StageFailed       exit 1   the work itself failed; the best result is kept
     │   └── BadReply               a reply broke a rule of its format; its text is that rule
     └── Stopped           exit 130 a signal; everything finished is kept
@@ -77,6 +78,10 @@ class OutOfBudget(NightmillError):
 
 class NoProvider(NightmillError):
     exit_code = 77
+
+
+class NoUsableReply(NoProvider):
+    """Every reply was cut off, empty or endless: nothing that could be judged, so nobody is charged."""
 
 
 class StageFailed(NightmillError):

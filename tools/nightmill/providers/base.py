@@ -78,6 +78,8 @@ class Reply:
     cached_tokens: int | None = None
     completion_tokens: int | None = None
     seconds: float = 0.0
+    estimated: bool = False
+    """The token counts are estimates of ours, not the server's."""
 
 
 class Provider(Protocol):
@@ -90,7 +92,7 @@ class Provider(Protocol):
         """
 
     def window(self, model: str) -> int | None:
-        """Context window of the slot that will answer, in tokens; None when the server does not say."""
+        """Context window of the slot that will answer, in tokens; None when the server does not say. Raises NoVerdict."""
 
     def count(self, text: str) -> int | None:
         """Tokens in `text` by the server's own tokenizer; None when it has none."""

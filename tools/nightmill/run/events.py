@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from nightmill.gate.records import GateRecord
+from nightmill.run.atomic import append_line
 
 
 class _Event(BaseModel):
@@ -172,27 +172,13 @@ class EventLog:
     def emit(self, event: Event) -> None:
         line = event.model_dump_json(exclude_defaults=False).encode() + b"\n"
         with self._lock:
-            _append(self.path, line)
+            append_line(self.path, line, sync=False)
         for callback in self._subscribers:
             callback(event)
 
     def __iter__(self) -> Iterator[Event]:
         """Every readable event, oldest first; a torn or foreign line is passed over."""
         yield from read_events(self.path)
-
-
-def _append(path: Path, line: bytes) -> None:
-    """One line, preceded by a newline when a killed writer left a torn one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    try:
-        size = os.fstat(fd).st_size
-        if size and os.pread(fd, 1, size - 1) != b"\n":
-            line = b"\n" + line
-        while line:
-            line = line[os.write(fd, line) :]
-    finally:
-        os.close(fd)
 
 
 def read_events(path: Path) -> Iterator[Event]:

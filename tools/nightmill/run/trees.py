@@ -34,11 +34,27 @@ def read_tree(root: Path) -> dict[str, bytes]:
     return {rel: path.read_bytes() for rel, path in walk(root)}
 
 
+_seen: dict[tuple[str, int, int, int], str] = {}
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file, remembered in this process by its path, inode, size and time of change."""
+    stat = path.stat()
+    key = (str(path), stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    if key not in _seen:
+        _seen[key] = sha(path.read_bytes())
+    return _seen[key]
+
+
 def hashes(root: Path) -> dict[str, str]:
-    return {rel: sha(path.read_bytes()) for rel, path in walk(root)}
+    """Relative path → hash of the files below `root`; empty when there is no such directory."""
+    return {rel: file_hash(path) for rel, path in walk(root)}
 
 
 def tree_hash(tree: Tree | Mapping[str, str]) -> str:
     """One hash for a tree, given its contents or the hashes of its files."""
-    lines = [f"{rel}\0{v if isinstance(v, str) else sha(v)}\n" for rel, v in sorted(tree.items())]
-    return sha("".join(lines))
+    return sha("".join(f"{rel}\0{_digest(tree[rel])}\n" for rel in sorted(tree)))
+
+
+def _digest(value: bytes | str) -> str:
+    return value if isinstance(value, str) else sha(value)

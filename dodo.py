@@ -1,0 +1,63 @@
+"""The pipelines, top to bottom. Each line is a stage (stages/NAME.py) that produces the files named in its header.
+
+Dependencies are files: a stage comes after the stages that make what it needs. Run it with `doit` in a run directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from stages.analysis import analysis
+from stages.contract import contract, draft
+from stages.contract_review import contract_review
+from stages.deviations import deviations
+from stages.implement import implement
+from stages.intake import intake
+from stages.integrate import integrate
+from stages.merge import merge_wave
+from stages.plan import plan
+from stages.report import report
+from stages.reviews import formal_review, ip_review, production_review
+from stages.schema import schema
+from stages.test_matrix import test_matrix
+from stages.tests import tests
+
+from nightmill.errors import ConfigError
+from nightmill.graph.pipeline import Pipeline, Rounds, Waves, expand
+from nightmill.graph.session import current
+from nightmill.graph.tasks import tasks
+
+REWRITE: Pipeline = (
+    intake,  # the old program → source.md, source.lock
+    Rounds(draft, contract_review, then=contract),  # → contract.md, drafted and reviewed in rounds
+    test_matrix,  # clauses → rows of input and expected result
+    analysis,  # what no single function shows
+    schema,  # types and signatures with stub bodies
+    tests,  # acceptance tests, proved red on the stubs, then locked
+    plan,  # → plan.md, milestones; from here the graph is read from it
+    Waves(implement, merge_wave),  # every milestone of a wave at once, then one tree
+    integrate,  # the whole against the locked tests → v2/, gate.md
+    production_review,  # the final panel; it comments
+    formal_review,
+    ip_review,
+    deviations,  # what was noticed and not fixed
+    report,  # report.html
+)
+
+PIPELINES = {"rewrite": REWRITE}
+
+DOIT_CONFIG = {"backend": "sqlite3", "continue": True, "verbosity": 2, "sort": "definition"}
+
+
+def pipeline_of(name: str) -> Pipeline:
+    """Raises ConfigError on a name that is no pipeline."""
+    if name not in PIPELINES:
+        raise ConfigError(f"run.yaml: pipeline: there is no pipeline `{name}`; known: {', '.join(PIPELINES)}")
+    return PIPELINES[name]
+
+
+def task_pipeline() -> Iterator[dict[str, Any]]:
+    """One task per stage of this run."""
+    session = current()
+    yield from tasks(session, expand(pipeline_of(session.run.config.pipeline), session))

@@ -1,0 +1,1 @@
+"""The stages of nightmill's pipelines, one file each."""

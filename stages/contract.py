@@ -1,0 +1,145 @@
+"""contract: what the new version must do, as numbered clauses; drafted and reviewed in rounds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from nightmill.calls import plain
+from nightmill.calls.replies import ReplyFormat, Review
+from nightmill.errors import BadReply
+from nightmill.graph.context import Ctx
+from nightmill.graph.stage import stage
+
+_CLAUSE = re.compile(
+    r"[\s>|]*(?:[-+•*]\s+)?[*_`#\s]*C(\d{1,4})[*_`\s]*(?:[(\[]([\w ]{1,30})[)\]][*_`\s]*)?(?:[:.|)]|[-–—]\s)[*_`\s]*(\S.*)$", re.I
+)
+_TESTS = re.compile(r"(^|/)(tests?/|test_|conftest\.)")
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One promise. `changed`: the mission asks for behaviour that differs from the old program's."""
+
+    id: str
+    text: str
+    changed: bool = False
+
+
+@dataclass(frozen=True)
+class Contract(ReplyFormat):
+    clauses: tuple[Clause, ...]
+    exclusions: tuple[str, ...] = ()
+    deviations: tuple[str, ...] = ()
+
+    FORMAT: ClassVar[str] = """\
+## Clauses
+C1: one promise about behaviour, with its exact values, order or error text
+C2 (changed): a promise that differs from the old program because the mission asks for it
+
+## Exclusions
+- what the new version does not do
+
+## Deviations
+- what looks wrong in the old program and is kept as it is
+
+Write `none` below a heading that has nothing. Example of clauses:
+
+C1: fee(minutes) charges 150 cents for each started 30 minutes; fee(0) is 0, fee(1) is 150, fee(31) is 300.
+C2: fee raises ValueError with the text "negative time: -5" when minutes is -5.
+"""
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """The contract in any text, also one that a person edited; no clause at all is an empty contract."""
+        parts = plain.sections(text, ("Exclusions", "Deviations"))
+        lists = [tuple(plain.undecorated(item) for item in plain.items(parts.get(name, ()))) for name in ("Exclusions", "Deviations")]
+        return cls(tuple(_clauses(parts[""])), *lists)
+
+    @classmethod
+    def parse(cls, text: str, facts: Mapping[str, Any]) -> Self:
+        contract = cls.read(cls.own_words(text, facts))
+        ids = [clause.id for clause in contract.clauses]
+        if not ids:
+            raise BadReply("Your reply has no clause. Start each clause on its own line with its number and a colon: `C1: ...`, `C2: ...`.")
+        if twice := sorted({id for id in ids if ids.count(id) > 1}):
+            raise BadReply(f"{', '.join(twice)} stands more than once. Give every clause its own number: C1, C2, C3 and so on.")
+        return contract
+
+    @property
+    def text(self) -> str:
+        clauses = [f"{c.id}{' (changed)' if c.changed else ''}: " + c.text.replace("\n", "\n  ") for c in self.clauses]
+        lists = [[f"- {item}" for item in items] or ["- none"] for items in (self.exclusions, self.deviations)]
+        return "\n".join(["## Clauses", *clauses, "", "## Exclusions", *lists[0], "", "## Deviations", *lists[1], ""])
+
+
+def _clauses(lines: Iterable[str]) -> Iterable[Clause]:
+    """A line directly below a clause belongs to it; after an empty line only an indented one or a bullet does."""
+    id, mark, text, gap = "", "", list[str](), False
+    for line in [*lines, "#"]:
+        match = _CLAUSE.match(line)
+        ends = match or line.startswith("#") or plain.heading(line)
+        if ends and text:
+            yield Clause(id, plain.undecorated("\n".join(text).rstrip(" |")), mark == "changed")
+        if match:
+            id, mark, text = f"C{int(match[1])}", (match[2] or "").strip().lower(), [match[3].strip()]
+            if note := re.match(r"[(\[]changed[)\]]:?\s*(?=\S)", text[0], re.I):
+                mark, text = "changed", [text[0][note.end() :]]
+        elif ends or (gap and line.strip() and not re.match(r"\s|[-*+•]\s", line)):
+            text = [] if ends else text
+            gap = True
+            continue
+        elif text and line.strip():
+            text.append(line.strip())
+        gap = not line.strip()
+
+
+def public_api(ctx: Ctx) -> str:
+    """The old program's public names with their signatures, computed from its source; its tests left out."""
+    lines = ["## Public API", "Computed from the old program. Names and signatures stay, unless a clause says otherwise.", ""]
+    for path, data in sorted(ctx.source().items()):
+        if path.endswith(tuple(ctx.pack.suffixes)) and not _TESTS.search(path):
+            symbols = ctx.pack.symbols(path, data.decode("utf-8", "replace"))
+            lines += [f"- `{path}`: `{symbol.signature}`" for symbol in symbols if symbol.public]
+    return "\n".join([*lines, ""])
+
+
+STUB = """\
+## Clauses
+C1: The new version keeps the public names and signatures listed above.
+
+## Exclusions
+- none
+"""
+
+
+@stage(
+    needs=["mission.md", "source/"],
+    makes="drafts/contract.1.md",
+    skill="mission_architect",
+    template="contract.md.j2",
+    role="architect",
+    reply=Contract,
+    stub=STUB,
+)
+def draft(ctx: Ctx) -> None:
+    """Draft the contract; in a later round mend what its review found."""
+    before, review = ctx.previous("contract"), Review.read(ctx.previous("contract_review"))
+    if before and (review.approved or not review.findings):
+        ctx.write(before)
+        return
+    api = public_api(ctx)
+    reply = ctx.ask(sections={"contract": before}, api=api, findings=[str(finding) for finding in review.findings])
+    ctx.write(f"{api}\n{reply.text}")
+
+
+@stage(makes="contract.md")
+def contract(ctx: Ctx) -> None:
+    """Take the last draft as the contract; what its review still found becomes a finding."""
+    review = Review.read(ctx.previous("contract_review"))
+    if not review.approved:
+        for finding in review.findings:
+            ctx.finding("contract_reviewer", finding.text, finding.where, review.verdict)
+    ctx.write("# Contract\n\n" + ctx.previous("contract"))

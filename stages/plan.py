@@ -1,0 +1,47 @@
+"""plan: the milestones in which the schema is filled in. Their grammar and waves are in nightmill.build.milestones."""
+
+from __future__ import annotations
+
+from nightmill.build.milestones import Plan, problems, slug, waves
+from nightmill.errors import BadReply, NoUsableReply, StageFailed
+from nightmill.graph.context import Ctx
+from nightmill.graph.stage import stage
+
+STUB = """\
+## MILESTONE: main
+RISK: EASY
+DEPENDS_ON: none
+FILES: main.py
+TASK: Implement every stub in main.py as the contract says.
+"""
+
+
+@stage(
+    needs=["contract.md", "schema/"],
+    makes="plan.md",
+    skill="milestone_planner",
+    template="plan.md.j2",
+    role="architect",
+    reply=Plan,
+    stub=STUB,
+)
+def plan(ctx: Ctx) -> None:
+    """Split the work into milestones that can be built and tested by themselves."""
+    stubs = ctx.pack.stubs(ctx.tree("schema/"))
+    if not stubs:
+        raise StageFailed("schema/ has no stub to implement: give it a function whose body is `raise NotImplementedError`")
+    try:
+        made = ctx.ask(facts={"stub_files": tuple(stubs)}, stubs=stubs)
+    except (BadReply, NoUsableReply) as error:
+        ctx.finding("milestone_planner", f"no usable plan, so each file is its own milestone: {error}")
+        made = Plan.read("\n".join(_by_file(file, names) for file, names in stubs.items()))
+    for problem in problems(made):
+        ctx.finding("milestone_planner", problem)
+    if hard := [milestone.name for milestone in made.milestones if milestone.risk == "HARD"]:
+        ctx.note(f"planned as hard, not split further: {', '.join(hard)}")
+    ctx.note(f"{len(made.milestones)} milestones in {len(waves(made))} waves")
+    ctx.write(made.text)
+
+
+def _by_file(file: str, names: tuple[str, ...]) -> str:
+    return f"## MILESTONE: {slug(file)}\nRISK: EASY\nFILES: {file}\nTASK: Implement {', '.join(names)} as the contract says.\n"

@@ -1,0 +1,234 @@
+"""What the events of several invocations add up to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from run_story import CONTRACT, MATRIX, PROOF, attempt, call, outcome, record, story
+
+from nightmill.clauses import natural, row_of
+from nightmill.gate.records import TestOutcome
+from nightmill.lines import StageLine
+from nightmill.run.events import CallFinished, Event, EventLog, Finding, GateRan, RunEnded, RunStarted, StageFinished, StageStarted
+from nightmill.status import status_lines
+from nightmill.summary import Summary, summarize
+
+
+def told(**more: object) -> Summary:
+    return summarize(story(), contract=CONTRACT, matrix=MATRIX, proof=PROOF, **more)  # type: ignore[arg-type]
+
+
+def open_points(summary: Summary) -> dict[str, str]:
+    return {u.what: u.why for u in summary.unproven}
+
+
+def test_replayed_and_cut_off_calls_cost_nothing() -> None:
+    calls = told().calls
+    assert (calls.asked, calls.replayed, calls.unfinished) == (6, 1, 1)
+    assert calls.unanswered == {"idle": 1}
+    assert (calls.tokens.prompt, calls.tokens.cached, calls.tokens.completion) == (6000, 3600, 1200)
+
+
+def test_seconds_and_tokens_are_kept_per_model() -> None:
+    one, two = call(0, "plan", "1"), call(9, "plan", "2")
+    slow = two[1].model_copy(update={"model": "large-70b", "seconds": 90.0, "prompt_tokens": None})
+    models = summarize([*one, two[0], slow]).models
+    assert [(m.model, m.calls, m.seconds) for m in models] == [("large-70b", 1, 90.0), ("coder-7b", 1, 4.0)]
+    assert models[0].tokens.uncounted == 1
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9999), st.integers(0, 9999)), max_size=30))
+def test_totals_are_the_sums_over_models_and_over_asked_calls(rows: list[tuple[bool, int, int]]) -> None:
+    events = [
+        CallFinished(
+            stage=f"s{i % 3}", label=f"l{i}", key=f"k{i}", provider="p", model=f"m{i % 4}", outcome="ok", replayed=r, prompt_tokens=p,
+            completion_tokens=c, seconds=1,
+        )
+        for i, (r, p, c) in enumerate(rows)
+    ]  # fmt: skip
+    summary = summarize(events)
+    assert summary.calls.tokens.prompt == sum(p for r, p, _ in rows if not r) == sum(m.tokens.prompt for m in summary.models)
+    assert summary.calls.tokens.completion == sum(c for r, _, c in rows if not r)
+    assert summary.calls.asked + summary.calls.replayed == len(rows)
+
+
+def test_invocations_accumulate_and_the_last_one_gives_the_exit_word() -> None:
+    summary = told()
+    assert [(i.command, i.exit, i.word) for i in summary.invocations] == [("doit", None, "unfinished"), ("doit -n 2", 75, "waiting")]
+    assert (summary.exit, summary.word, summary.reason) == (75, "waiting", "ip_review is held")
+    assert told(exit_code=0).word == "done"
+    killed = summary.invocations[0].stages[1]
+    assert (killed.stage, killed.status, [c.outcome for c in killed.calls]) == ("contract_review:1", "unfinished", ["ok", "unfinished"])
+
+
+def test_attempts_name_the_model_and_who_was_charged() -> None:
+    summary = told()
+    assert [(a.attempt, a.model, a.outcome, a.charged, a.best) for a in summary.attempts] == [
+        (1, "coder-7b", "red", True, True),
+        (2, "coder-7b", "refused", True, False),
+    ]
+    assert [(c.what, c.why) for c in summary.charged] == [
+        ("attempt 1: red", "1 of 2 tests fails: test_t2_half_up"),
+        ("attempt 2: refused", "SEARCH block 1 matches two places in ledger.py"),
+        ("reply refused", "The reply holds no file."),
+    ]
+
+
+def test_a_resumed_run_charges_and_finds_everything_once() -> None:
+    events = story()[:-1]
+    again = [e.model_copy(update={"at": e.at + 9000}) for e in events if getattr(e, "stage", "") == "implement:ledger"]
+    resumed = [*events, RunStarted(pid=3, version="0", command="doit"), *again]
+    assert summarize(resumed).charged == summarize(events).charged
+    assert len(summarize(resumed).attempts) == 2
+    assert len(told().findings) == 1
+
+
+def test_clauses_lead_to_tests_and_to_what_the_last_gate_saw() -> None:
+    table = {c.id: c for c in told().clauses}
+    assert list(table) == ["C1", "C2", "C10"]
+    assert (table["C1"].outcome, table["C1"].rows[0].tests) == ("proven", ("acceptance/test_total.py::test_t1_empty",))
+    assert (table["C2"].outcome, table["C2"].why) == ("not proven", "T3 passes on the stubs too, so passing says nothing")
+    assert (table["C10"].outcome, table["C10"].why) == ("not proven", "no row of the test matrix covers it")
+
+
+@pytest.mark.parametrize(
+    ("tests", "proof", "expected"),
+    [
+        ([outcome("test_t1_a"), outcome("test_t1_b", "failed")], {"proven": ["T1"]}, "T1 fails"),
+        ([outcome("test_t1_a", "skipped")], {"proven": ["T1"]}, "T1 was skipped"),
+        ([outcome("test_t1_a", "xfailed")], {"proven": ["T1"]}, "T1 was skipped"),
+        ([outcome("test_t11_a")], {"proven": ["T1"]}, "T1 has no test"),
+        (
+            [outcome("test_t1_a")],
+            {"proven": ["T1"], "broken": ["x.py::test_t1_b"]},
+            "T1 cannot fail or pass for a reason of the code",
+        ),
+        ([outcome("test_t1_a")], {"proven": ["T1"], "disputed": ["T1"]}, "T1 does not hold for V1 either"),
+        ([outcome("test_t1_a")], None, "T1 was not put to the proof"),
+    ],
+)
+def test_a_clause_is_not_proven_unless_all_its_tests_pass_and_were_proved(
+    tests: list[TestOutcome], proof: dict[str, object] | None, expected: str
+) -> None:
+    summary = summarize(
+        [GateRan(stage="integrate", attempt=0, record=record("green", *tests))], contract={"C1": "x"}, matrix={"T1": "C1"}, proof=proof
+    )
+    assert open_points(summary)["C1"] == expected
+
+
+def test_everything_open_is_listed_with_its_reason() -> None:
+    assert open_points(told()) == {
+        "gate step lint": "not run: ruff is not installed",
+        "C2": "T3 passes on the stubs too, so passing says nothing",
+        "C10": "no row of the test matrix covers it",
+        "ip_review": "held: reviews/ip.md was edited by hand and v2/ changed: nightmill keep ip_review",
+        "contract_review:1": "was asked without analysis, which did not fit",
+    }
+
+
+def test_a_run_without_a_gate_proves_nothing() -> None:
+    summary = summarize([StageStarted(stage="plan"), attempt(0, "implement:a", 1, "red", 1), attempt(1, "implement:a", 2, "red", 0)])
+    assert summary.verdict == "not_run"
+    assert open_points(summary) == {
+        "V2 as a whole": "the quality gate never ran on it",
+        "contract": "no clauses are known, so nothing ties the tests to the mission",
+        "implement:a": "no attempt of 2 is green; the best passes 1 of 2 tests",
+    }
+
+
+def test_a_milestones_green_gate_is_not_the_verdict_on_the_whole() -> None:
+    assert summarize([GateRan(stage="implement:a", attempt=1, record=record())]).verdict == "not_run"
+
+
+@pytest.mark.parametrize("state", ["stale", "held", "blocked", "waiting"])
+def test_a_gate_that_judged_an_earlier_v2_no_longer_counts(state: str) -> None:
+    summary = told(states={"integrate": state})
+    assert summary.verdict == "not_run"
+    assert f"integrate is {state}: its last gate (green) judged an earlier V2" == open_points(summary)["V2 as a whole"]
+    assert all(c.outcome == "not proven" for c in summary.clauses)
+
+
+def test_a_stage_that_failed_after_a_green_gate_is_not_green() -> None:
+    events: list[Event] = [
+        GateRan(stage="integrate", attempt=0, record=record()),
+        StageFinished(stage="integrate", status="failed", reason="locked tests changed"),
+    ]
+    summary = summarize(events)
+    assert (summary.verdict, summary.verdict_why) == ("not_run", "integrate failed after its gate: locked tests changed")
+
+
+def test_running_outside_the_sandbox_and_without_v1_is_said() -> None:
+    events = [GateRan(stage="integrate", attempt=0, record=record(protections=("UNSANDBOXED",)))]
+    points = open_points(summarize(events, proof={"v1_ran": False}))
+    assert "outside the sandbox" in points["isolation"]
+    assert "never checked against it" in points["equivalence to V1"]
+
+
+def test_states_win_over_events_and_fresh_stages_remember_how_they_came_about() -> None:
+    summary = told(states={"contract:1": "fresh", "ip_review": "fresh", "implement:ledger": "stale", "plan": "fresh"})
+    assert summary.stages == {"contract:1": "made", "ip_review": "fresh", "implement:ledger": "stale", "plan": "fresh"}
+    assert summary.having("made", "fresh") == ["contract:1", "ip_review", "plan"]
+
+
+def test_findings_of_an_earlier_execution_are_gone_when_the_stage_ran_again() -> None:
+    old, new = (Finding(stage="ip", source="ip_counsel", text=text) for text in ("old", "new"))
+    assert [f.text for f in summarize([StageStarted(stage="ip"), old, StageStarted(stage="ip"), new]).findings] == ["new"]
+
+
+def test_no_events_make_an_honest_empty_summary() -> None:
+    summary = summarize([])
+    assert (summary.exit, summary.word, summary.verdict, summary.calls.asked) == (None, "unfinished", "not_run", 0)
+    assert status_lines(summary, []) == ["no run yet: doit starts one"]
+
+
+def test_a_summary_survives_json_and_the_event_file(tmp_path: Path) -> None:
+    log = EventLog(tmp_path / "events.jsonl")
+    for event in story():
+        log.emit(event)
+    summary = summarize(log, contract=CONTRACT, matrix=MATRIX, proof=PROOF)
+    assert summary == told()
+    assert Summary.model_validate_json(summary.model_dump_json()) == summary
+
+
+def test_status_names_every_stage_and_ends_with_verdict_cost_and_open_points() -> None:
+    stages = [
+        StageLine("contract", "what V2 must do", "fresh"),
+        StageLine("plan", "milestones", "stale", "schema/ \x1b[31mchanged"),
+        StageLine("ip", "", "held", "nightmill keep ip"),
+    ]
+    kept = summarize([*story(), StageFinished(stage="contract", status="kept"), RunEnded(exit=0, word="done")], {"contract": "fresh"})
+    assert status_lines(kept, stages)[:4] == [
+        "contract  kept     what V2 must do",
+        "plan      stale    schema/ changed",
+        "ip        held     nightmill keep ip",
+        "",
+    ]
+    assert status_lines(told(), [])[0:3] == [
+        "last run   waiting (exit 75): ip_review is held",
+        "v2         green: all steps passed",
+        "spent      6 calls and 1 replayed, 6,000 prompt tokens (3,600 from the cache), 1,200 completion tokens",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("test", "row"),
+    [
+        ("acceptance/test_a.py::test_t4_rounds[0.5]", "T4"),
+        ("acceptance/test_a.py::TestX::test_T12", "T12"),
+        ("acceptance/test_t9_a.py::test_x", ""),
+        ("acceptance/test_a.py::test_t4x", ""),
+        ("T07", "T7"),
+        ("", ""),
+    ],
+)
+def test_a_test_belongs_to_the_row_its_name_says(test: str, row: str) -> None:
+    assert row_of(test) == row
+
+
+@given(st.lists(st.text(max_size=12)))
+def test_natural_order_compares_any_text(texts: list[str]) -> None:
+    assert sorted(sorted(texts, key=natural, reverse=True), key=natural)[:1] == sorted(texts, key=natural)[:1]
+    assert sorted(["C12", "C3", "a.py:10", "a.py:9"], key=natural) == ["C3", "C12", "a.py:9", "a.py:10"]

@@ -1,0 +1,5 @@
+import sys
+
+from nightmill.cli import main
+
+sys.exit(main())

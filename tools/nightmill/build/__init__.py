@@ -1,0 +1,1 @@
+"""The implement loop: milestones, workspaces, attempts, merging."""

@@ -1,0 +1,79 @@
+"""Which acceptance tests may decide: by row of the matrix, and the test files freed from what proved nothing."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from nightmill.gate.languages.base import LanguagePack
+from nightmill.gate.proof import Proof, row
+
+
+def functions(ids: Iterable[str]) -> set[str]:
+    """Test ids without their parameters."""
+    return {id.partition("[")[0] for id in ids}
+
+
+def deciding(proof: Proof) -> set[str]:
+    """Test functions that may decide: proved in at least one case, broken or disputed in none."""
+    return functions(proof.proven) - functions((*proof.broken, *proof.disputed))
+
+
+def proven_rows(proof: Proof) -> set[str]:
+    """Ids of the rows that a deciding test belongs to."""
+    return {row(test) for test in deciding(proof)}
+
+
+def only_proven(pack: LanguagePack, files: Mapping[str, str], proof: Proof) -> dict[str, str]:
+    """The files (path as in the test ids → text) without the test functions that may not decide; a file left without a test is dropped."""
+    good = deciding(proof)
+    kept = {}
+    for path, text in files.items():
+        tests = set(pack.tests_in(path, text))
+        if tests & good:
+            kept[path] = without(text, {test.partition("::")[2] for test in tests - good})
+    return kept
+
+
+def without(text: str, names: set[str]) -> str:
+    """Python text without the functions `test_x` and `TestClass::test_x` in `names`, their decorators included."""
+    lines = text.split("\n")
+    module = ast.parse(text)
+    scopes = [("", module.body), *((f"{node.name}::", node.body) for node in module.body if isinstance(node, ast.ClassDef))]
+    for prefix, body in scopes:
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and prefix + node.name in names:
+                first, last = min([node.lineno, *(d.lineno for d in node.decorator_list)]), node.end_lineno or node.lineno
+                lines[first - 1 : last] = [""] * (last - first + 1)
+                if prefix:
+                    lines[first - 1] = " " * node.col_offset + "pass"
+    return re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines))
+
+
+def reason(proof: Proof, row_id: str) -> str:
+    """Why no test decides a row, in one line for the person and the model."""
+    kinds = {
+        "broken": proof.broken,
+        "it disagrees with the old program": proof.disputed,
+        "it passes although nothing is implemented": proof.vacuous,
+    }
+    for kind, tests in kinds.items():
+        for test in tests:
+            if row(test) == row_id:
+                return f"{kind}: {proof.reasons.get(test, test)}"
+    return "it has no test"
+
+
+def proof_json(proof: Proof, rows: Sequence[str]) -> bytes:
+    """What stands beside the tests: row → the tests that decide it, and why the other rows have none."""
+    good = deciding(proof)
+    done = proven_rows(proof)
+    record = {
+        "collected": proof.collected,
+        "v1_ran": proof.v1_ran,
+        "proven": {id: [test for test in proof.proven if row(test) == id and functions([test]) <= good] for id in rows if id in done},
+        "unproven": {id: reason(proof, id) for id in rows if id not in done},
+    }
+    return (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode()

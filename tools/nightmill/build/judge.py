@@ -1,0 +1,103 @@
+"""What a gate's record means for one milestone, whose neighbours may still be stubs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nightmill.gate.records import GateRecord, TestOutcome, Verdict
+
+Stubs = Mapping[str, tuple[str, ...]]
+"""File → qualified names of functions that are still to be written."""
+
+
+@dataclass(frozen=True)
+class Duty:
+    """What a milestone owes. `files` are its own; `task` its text; `sharing` the tasks of milestones that also have one of its files."""
+
+    files: tuple[str, ...]
+    task: str = ""
+    sharing: tuple[str, ...] = ()
+
+    def owes(self, file: str, function: str) -> bool:
+        """Whether a function of a file is this milestone's to write. In a shared file the tasks' wording decides; in doubt it is."""
+        if file not in self.files:
+            return False
+        name = function.rpartition(".")[2]
+        return _names(self.task, name) or not any(_names(task, name) for task in self.sharing)
+
+
+def _names(text: str, word: str) -> bool:
+    return bool(word) and re.search(rf"\b{re.escape(word)}\b", text) is not None
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """`failed` are tests this milestone must mend, `pending` those that wait for another milestone's stub, `lost` passed before it."""
+
+    verdict: Verdict
+    reason: str
+    passed: frozenset[str]
+    failed: tuple[TestOutcome, ...] = ()
+    pending: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    unwritten: tuple[str, ...] = ()
+    diagnostics: int = 0
+    builds: bool = False
+
+    @property
+    def green(self) -> bool:
+        return self.verdict == "green"
+
+    def better_than(self, other: Judgement) -> bool:
+        """Strictly better, and no test lost on the way. Fewer diagnostics alone do not count when a test went red."""
+        if other.green or (other.builds and not self.builds) or not self.passed >= other.passed:
+            return False
+        return self._rank > other._rank
+
+    @property
+    def _rank(self) -> tuple[bool, bool, int, int, int]:
+        return (self.green, self.builds, len(self.passed), -len(self.unwritten), -self.diagnostics)
+
+
+def judge(record: GateRecord, stubs: Stubs, duty: Duty, before: frozenset[str]) -> Judgement:
+    """Green: it builds, leaves no stub of its own, loses no test that passed `before`, and every red test waits for others."""
+    build = next((s for s in record.steps if s.name == "build"), None)
+    builds = build is not None and build.status == "passed"
+    failing = [t for t in record.tests if t.outcome not in ("passed", "xfailed")]
+    pending = tuple(t.id for t in failing if _waits(t, stubs, duty))
+    failed = tuple(t for t in failing if t.id not in pending)
+    lost = tuple(sorted(before - record.passed)) if record.tests else ()
+    unwritten = tuple(f"{file}: {name}" for file in duty.files for name in stubs.get(file, ()) if duty.owes(file, name))
+    verdict, reason = _verdict(record, builds, failed, lost, unwritten, pending)
+    return Judgement(verdict, reason, record.passed, failed, pending, lost, unwritten, len(record.diagnostics), builds)
+
+
+def _waits(test: TestOutcome, stubs: Stubs, duty: Duty) -> bool:
+    """Whether a test is red because it ran into a stub that is somebody else's."""
+    if test.exception != "NotImplementedError" or not test.crash_file:
+        return False
+    names = stubs.get(test.crash_file, ())
+    here = test.crash_function in names or test.crash_function.rpartition(".")[2] in {n.rpartition(".")[2] for n in names}
+    return here and not duty.owes(test.crash_file, test.crash_function)
+
+
+def _verdict(
+    record: GateRecord,
+    builds: bool,
+    failed: tuple[TestOutcome, ...],
+    lost: tuple[str, ...],
+    unwritten: tuple[str, ...],
+    pending: tuple[str, ...],
+) -> tuple[Verdict, str]:
+    if not builds or record.verdict in ("incomplete", "not_run"):
+        return record.verdict, record.reason
+    if lost:
+        return "red", f"{lost[0]} passed before and does not now" + (f", and {len(lost) - 1} more" if len(lost) > 1 else "")
+    if failed:
+        return "red", f"{len(failed)} of {len(record.tests)} tests are red, first {failed[0].id}"
+    if unwritten:
+        return "red", f"not implemented: {', '.join(unwritten[:6])}"
+    waiting = f", {len(pending)} wait for other milestones" if pending else ""
+    return "green", f"it builds and {len(record.passed)} tests pass{waiting}"

@@ -1,0 +1,184 @@
+"""The implement loop: attempt → apply → gate, a patch before a rewrite, the best so far kept and never replaced by something worse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from nightmill.build.editing import Edits
+from nightmill.build.judge import Duty, Judgement, judge
+from nightmill.build.reviewing import review
+from nightmill.calls.replies import Finding
+from nightmill.calls.sections import show
+from nightmill.edits import plan_edits
+from nightmill.errors import BadReply, MachineError, NoUsableReply
+from nightmill.gate.records import GateRecord
+from nightmill.run.events import AttemptFinished, EditRefused, GateRan
+from nightmill.run.trees import Tree, tree_hash
+
+if TYPE_CHECKING:
+    from nightmill.graph.context import Ctx
+
+Asked = Literal["rewrite", "patch"]
+NOT_THE_CODE = "not the code's fault"
+FAILURES_SHOWN = 6
+"""Red tests in one prompt, whole reports; the others are named."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be built: `seed` is the tree to start from, `guard` says which paths are not to be written."""
+
+    name: str
+    duty: Duty
+    seed: Tree
+    acceptance: Tree
+    guard: Callable[[str], str | None]
+    reviewers: tuple[str, ...] = ()
+
+
+@dataclass
+class State:
+    """The best so far, and what the next attempt must know of the last one."""
+
+    tree: Tree
+    record: GateRecord
+    judgement: Judgement
+    findings: dict[str, tuple[str, tuple[Finding, ...]]] = field(default_factory=dict)
+    asked: Asked | None = None
+    refusal: str = ""
+    built: bool = False
+
+
+def build(ctx: Ctx, job: Job, *, keep: Callable[[Tree], None]) -> State:
+    """Up to `build.max_iterations` attempts. `keep` is told every new best tree, so that nothing is lost when the budget ends.
+
+    Raises MachineError when the gate could not run for reasons that are not the code's.
+    """
+    state = _start(ctx, job)
+    keep(state.tree)
+    limit = ctx.option("build.max_iterations")
+    for attempt in range(1, limit + 1):
+        if state.judgement.green and not state.judgement.unwritten:
+            break
+        _attempt(ctx, job, state, attempt, last=attempt == limit)
+        keep(state.tree)
+    return state
+
+
+def _start(ctx: Ctx, job: Job) -> State:
+    record = gated(ctx, job, job.seed, attempt=0)
+    return State(job.seed, record, judge(record, ctx.pack.stubs(job.seed), job.duty, record.passed))
+
+
+def _attempt(ctx: Ctx, job: Job, state: State, attempt: int, *, last: bool) -> None:
+    asked: Asked = "patch" if state.built and not (state.asked == "patch" and state.refusal) else "rewrite"
+    differs = _differs(state, asked, attempt)
+    state.asked = asked
+    try:
+        reply = _ask(ctx, job, state, asked, attempt)
+    except NoUsableReply as error:
+        _done(ctx, attempt, asked, differs, "no verdict", charged=False)
+        ctx.note(f"attempt {attempt}: {error}")
+        return
+    except BadReply as error:
+        state.refusal = str(error)
+        _done(ctx, attempt, asked, differs, "unparseable", charged=True)
+        return
+    outcome = plan_edits(state.tree, reply.text, guard=job.guard, prompt_examples=(Edits.FORMAT,))
+    if outcome.refused:
+        state.refusal = outcome.refused
+        ctx.emit(EditRefused(stage=ctx.stage.name, attempt=attempt, reasons=tuple(outcome.reasons)))
+        _done(ctx, attempt, asked, differs, "refused", charged=True)
+        return
+    state.refusal = ""
+    _weigh(ctx, job, state, dict(outcome.tree), attempt, asked, differs, last=last)
+
+
+def _weigh(ctx: Ctx, job: Job, state: State, tree: Tree, attempt: int, asked: Asked, differs: str, *, last: bool) -> None:
+    record = gated(ctx, job, tree, attempt)
+    found = judge(record, ctx.pack.stubs(tree), job.duty, state.judgement.passed)
+    findings = {}
+    if found.builds and (found.green or ctx.option("build.review") == "each" or last):
+        findings = {skill: review(ctx, skill, tree, job) for skill in job.reviewers}
+    better = found.better_than(state.judgement)
+    if better:
+        state.tree, state.record, state.judgement, state.findings, state.built = tree, record, found, findings, True
+    else:
+        state.refusal = f"Your last change made it no better and was taken back: {found.reason}"
+    _done(ctx, attempt, asked, differs, found.verdict, charged=True, judgement=found, tree=tree, best=better)
+
+
+def _ask(ctx: Ctx, job: Job, state: State, asked: Asked, attempt: int) -> Edits:
+    others = {rel: data for rel, data in state.tree.items() if rel not in job.duty.files}
+    mine = {rel: data for rel, data in state.tree.items() if rel in job.duty.files}
+    code = f"The files to write:\n\n{show(mine)}" + (
+        f"\n\nOther files of the project, not to be changed:\n\n{show(others)}" if others else ""
+    )
+    facts = state.judgement
+    reply: Edits = ctx.ask(
+        Edits,
+        template="patch.md.j2" if asked == "patch" else "implement.md.j2",
+        sections={"code": code, "schema": ""},
+        vary=0 if asked == "patch" and not state.refusal else attempt - 1,
+        milestone={"name": job.name, "files": job.duty.files, "task": job.duty.task},
+        rules=ctx.pack.prompt_rules,
+        diagnostics=[f"{d.file}:{d.line}: {d.message}" for d in state.record.diagnostics],
+        failures=[{"id": t.id, "message": t.message, "traceback": t.traceback} for t in facts.failed[:FAILURES_SHOWN]],
+        more=[t.id for t in facts.failed[FAILURES_SHOWN:]],
+        unwritten=list(facts.unwritten) if state.built else [],
+        remarks=[f"{f.where}: {f.text}" if f.where else f.text for _, found in state.findings.values() for f in found],
+        refusal=state.refusal,
+    )
+    return reply
+
+
+def gated(ctx: Ctx, job: Job, tree: Tree, attempt: int) -> GateRecord:
+    """Runs the gate and records it. Raises MachineError when machine or sandbox kept it from running."""
+    record = ctx.gate(tree, job.acceptance)
+    ctx.emit(GateRan(stage=ctx.stage.name, attempt=attempt, record=record))
+    trouble = next((s.detail for s in record.steps if s.detail.startswith(NOT_THE_CODE)), "")
+    if trouble:
+        raise MachineError(f"the gate could not run, {trouble.splitlines()[0]}")
+    return record
+
+
+def _differs(state: State, asked: Asked, attempt: int) -> str:
+    if state.asked is None:
+        return "first attempt"
+    changes = [
+        f"{asked} after {state.asked}" if asked != state.asked else "",
+        "the refusal is shown" if state.refusal else "",
+        "seed and temperature",
+    ]
+    return f"attempt {attempt}: " + ", ".join(c for c in changes if c)
+
+
+def _done(
+    ctx: Ctx,
+    attempt: int,
+    asked: Asked,
+    differs: str,
+    outcome: str,
+    *,
+    charged: bool,
+    judgement: Judgement | None = None,
+    tree: Tree | None = None,
+    best: bool = False,
+) -> None:
+    ctx.emit(
+        AttemptFinished(
+            stage=ctx.stage.name,
+            attempt=attempt,
+            asked=asked,
+            differs=differs,
+            outcome=outcome,
+            charged=charged,
+            passed=len(judgement.passed) if judgement else 0,
+            owed=len(judgement.failed) if judgement else 0,
+            diagnostics=judgement.diagnostics if judgement else 0,
+            tree=tree_hash(tree) if tree is not None else "",
+            best=best,
+        )
+    )

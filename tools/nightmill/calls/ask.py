@@ -1,0 +1,205 @@
+"""One question to one agent: render, fit, replay or call, parse; ask again with the broken rule, at most twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from nightmill.calls.backends import Backend
+from nightmill.calls.fit import Fitted, fit
+from nightmill.calls.outcome import GROWTH, GiveUp, after
+from nightmill.calls.prompts import load_skill, messages, render
+from nightmill.calls.store import CallStore
+from nightmill.errors import BadReply, Stopped
+from nightmill.providers.base import NoVerdict, Reply, Request
+from nightmill.run.events import CallFinished, CallStarted, ReplyRefused
+
+if TYPE_CHECKING:
+    from nightmill.calls.replies import ReplyFormat
+    from nightmill.graph.session import Session
+    from nightmill.graph.stage import Stage
+
+TRIES = 3
+"""One answer and two more, each asked with something changed."""
+
+RETRY_TEMPERATURE = 0.3
+"""Added per re-ask (capped at 1): the same prompt at the same temperature tends to break the same rule."""
+
+
+@dataclass(frozen=True)
+class Question:
+    stage: Stage
+    skill: str
+    role: str
+    template: str
+    reply: type[ReplyFormat]
+    facts: Mapping[str, Any]
+    sections: Mapping[str, str]
+    task: Mapping[str, Any] = field(default_factory=dict)
+    vary: int = 0
+    """Raises seed and temperature from the start: a later attempt must differ from an earlier one."""
+
+    def label(self, number: int) -> str:
+        """`contract:1#1`, or `implement:tax/security_reviewer#2` for an agent that is not the stage's own."""
+        who = self.stage.name if self.skill == self.stage.skill else f"{self.stage.name}/{self.skill}"
+        return f"{who}#{number}"
+
+
+def ask(session: Session, question: Question, asked: MutableMapping[str, int]) -> Any:
+    """The parsed reply. `asked` counts the questions per skill in this execution of the stage.
+
+    Raises BadReply after TRIES broken replies; OutOfBudget, NoProvider, Waiting, ConfigError, Stopped for what is not the model's fault.
+    """
+    skill = load_skill(question.skill)
+    facts = {"verdicts": skill.verdicts, "example": skill.text, **question.facts}
+    feedback = ""
+    broken = BadReply("no reply")
+    for attempt in range(TRIES):
+        asked[question.skill] = number = asked.get(question.skill, 0) + 1
+        reply, request = _answer(session, question, facts, feedback, attempt, question.label(number))
+        try:
+            return question.reply.parse(reply.text, facts)
+        except BadReply as error:
+            broken = error
+            feedback = str(error)
+            session.run.events.emit(ReplyRefused(stage=question.stage.name, label=request.label, key=request.key, rule=feedback))
+    raise broken
+
+
+def _answer(
+    session: Session, question: Question, facts: Mapping[str, Any], feedback: str, attempt: int, label: str
+) -> tuple[Reply, Request]:
+    """A finished reply to this very prompt: from the store, or from the provider, waiting and changing as the outcome table says."""
+    store = CallStore(session.run.calls)
+    backend = session.backends.of(question.role)
+    tries: dict[str, int] = {}
+    changed = {"seed": 0, "max_tokens": 1}
+    while True:
+        session.check_stop()
+        request: Request | None = None
+        try:
+            request, fitted = _request(session, question, backend, facts, feedback, attempt, label, changed)
+            reply = store.get(request)
+            if reply is not None:
+                _finished(session, question, request, backend, reply, replayed=request.key in session.budget.keys)
+                return reply, request
+            return _call(session, question, store, backend, request, fitted), request
+        except NoVerdict as error:
+            tries[error.kind] = tries.get(error.kind, 0) + 1
+            if request is not None:
+                _failed(session, question, request, backend, error)
+            step = after(error, tries[error.kind], provider=backend.provider.name)
+            if isinstance(step, GiveUp):
+                raise step.error from error
+            changed |= {
+                "seed": changed["seed"] + (step.change == "seed"),
+                "max_tokens": changed["max_tokens"] * (GROWTH if step.change == "max_tokens" else 1),
+            }
+            _wait(session, step.seconds)
+
+
+def _request(
+    session: Session,
+    question: Question,
+    backend: Backend,
+    facts: Mapping[str, Any],
+    feedback: str,
+    attempt: int,
+    label: str,
+    changed: Mapping[str, int],
+) -> tuple[Request, Fitted]:
+    variables = {
+        **question.sections,
+        **question.task,
+        "skill": load_skill(question.skill).text,
+        "format": question.reply.format(facts),
+        "feedback": feedback,
+    }
+    model = backend.model
+    window = session.backends.window(backend)
+    fitted = fit(render(question.template, variables), window, model.max_tokens * changed["max_tokens"], backend.provider.count)
+    step = attempt + question.vary + changed["seed"]
+    request = Request(
+        model=model.model,
+        messages=messages(fitted.sections),
+        temperature=round(min(max(model.temperature, 1.0), model.temperature + RETRY_TEMPERATURE * step), 3),
+        seed=model.seed + step,
+        max_tokens=fitted.max_tokens,
+        label=label,
+        take=session.run.take(question.stage.name),
+    )
+    return request, fitted
+
+
+def _call(session: Session, question: Question, store: CallStore, backend: Backend, request: Request, fitted: Fitted) -> Reply:
+    cost = fitted.prompt_tokens + request.max_tokens
+    session.budget.reserve(cost)
+    partial = store.open_partial(request)
+
+    def on_text(piece: str) -> None:
+        partial.add(piece)
+        if session.console:
+            session.console.tokens(question.stage.name, request.label, piece)
+
+    try:
+        session.run.events.emit(
+            CallStarted(
+                stage=question.stage.name,
+                label=request.label,
+                key=request.key,
+                provider=backend.provider.name,
+                model=request.model,
+                prompt_tokens=fitted.prompt_tokens,
+                window=session.backends.window(backend),
+                left_out=fitted.left_out,
+            )
+        )
+        reply = backend.provider.complete(request, on_text, session.stopping)
+        store.put(request, reply)
+        _finished(session, question, request, backend, reply, replayed=False)
+        return reply
+    finally:
+        partial.close()
+        session.budget.release(cost)
+
+
+def _finished(session: Session, question: Question, request: Request, backend: Backend, reply: Reply, *, replayed: bool) -> None:
+    session.run.events.emit(
+        CallFinished(
+            stage=question.stage.name,
+            label=request.label,
+            key=request.key,
+            provider=backend.provider.name,
+            model=reply.model or request.model,
+            outcome="ok",
+            replayed=replayed,
+            prompt_tokens=reply.prompt_tokens,
+            cached_tokens=reply.cached_tokens,
+            completion_tokens=reply.completion_tokens,
+            seconds=reply.seconds,
+        )
+    )
+
+
+def _failed(session: Session, question: Question, request: Request, backend: Backend, error: NoVerdict) -> None:
+    session.run.events.emit(
+        CallFinished(
+            stage=question.stage.name,
+            label=request.label,
+            key=request.key,
+            provider=backend.provider.name,
+            model=request.model,
+            outcome=error.kind,
+            detail=error.detail[:300],
+        )
+    )
+
+
+def _wait(session: Session, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        if session.stopping():
+            raise Stopped("stopped while waiting for a provider; run doit again to go on")
+        time.sleep(min(0.2, left))

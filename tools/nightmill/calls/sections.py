@@ -1,0 +1,56 @@
+"""A stage's needs as the texts of its prompt's sections. What a stage does not declare, its model does not see."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nightmill.graph.stage import SOURCE
+from nightmill.run.trees import Tree
+
+if TYPE_CHECKING:
+    from nightmill.graph.context import Ctx
+
+FILES = {"mission.md": "mission", "contract.md": "contract", "test_matrix.md": "matrix", "analysis.md": "analysis"}
+TREES = {"schema/": "schema", "acceptance/": "tests", "v2/": "code"}
+_TAGS = {
+    "py": "python",
+    "md": "markdown",
+    "toml": "toml",
+    "json": "json",
+    "yaml": "yaml",
+    "yml": "yaml",
+    "sh": "sh",
+    "rs": "rust",
+    "js": "js",
+    "ts": "ts",
+}
+
+
+def from_needs(ctx: Ctx) -> dict[str, str]:
+    """Section name → text for every need that has one."""
+    sections: dict[str, str] = {}
+    for need in (*ctx.stage.needs, *ctx.stage.optional):
+        if need in FILES:
+            sections[FILES[need]] = ctx.read(need)
+        elif need in TREES:
+            sections[TREES[need]] = show(ctx.tree(need))
+        elif need == SOURCE:
+            sections["source"] = show(ctx.source())
+    return sections
+
+
+def show(tree: Tree) -> str:
+    """Every file as its path and a fenced block, the fence longer than any in the file. Undecodable files are named only."""
+    parts = []
+    for rel, data in sorted(tree.items()):
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError:
+            parts.append(f"{rel}\n(not text, {len(data)} bytes)")
+            continue
+        fence = "```"
+        while fence in text:
+            fence += "`"
+        tag = _TAGS.get(rel.rsplit(".", 1)[-1], "")
+        parts.append(f"{rel}\n{fence}{tag}\n{text.rstrip(chr(10))}\n{fence}")
+    return "\n\n".join(parts)

@@ -1,0 +1,58 @@
+"""Every finished call as one file, named by the hash of what was asked: asking again replays it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from nightmill.providers.base import Reply, Request
+from nightmill.run.atomic import write_atomic
+
+SYNC_S = 1.0
+"""How much of a streaming reply a power cut may cost, in seconds."""
+
+
+class CallStore:
+    """`calls/KEY.json` per finished call; `calls/KEY.partial` while its reply streams."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def get(self, request: Request) -> Reply | None:
+        try:
+            record = json.loads((self.folder / f"{request.key}.json").read_bytes())
+            return Reply(**record["reply"])
+        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return None
+
+    def put(self, request: Request, reply: Reply) -> None:
+        record = {"request": asdict(request), "reply": asdict(reply), "at": time.time()}
+        write_atomic(self.folder / f"{request.key}.json", json.dumps(record, ensure_ascii=False, indent=1).encode(), 0o600)
+        self._partial(request).unlink(missing_ok=True)
+
+    def _partial(self, request: Request) -> Path:
+        return self.folder / f"{request.key}.partial"
+
+    def open_partial(self, request: Request) -> Partial:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return Partial(self._partial(request))
+
+
+class Partial:
+    """A reply on its way to disk; fsynced about once a second, so that a person can watch it and a crash loses little."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("wb", buffering=0)
+        self._synced = time.monotonic()
+
+    def add(self, text: str) -> None:
+        self._file.write(text.encode())
+        if time.monotonic() - self._synced >= SYNC_S:
+            os.fsync(self._file.fileno())
+            self._synced = time.monotonic()
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,161 @@
+"""The `nightmill` command. Everything that runs stages is doit; what is added here makes runs and settles hand edits."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nightmill import __version__
+from nightmill.errors import NightmillError, UsageError
+
+DOIT_VERBS = ("run", "list", "info", "forget", "clean", "ignore", "help", "dumpdb", "reset-dep", "strace", "tabcompletion")
+
+EPILOG = """\
+doit's verbs work too, from anywhere inside a run directory: nightmill run|list|info|forget|... [ARGS]; `doit` itself in its top.
+
+exit codes:
+    0  done                            76  out of budget or attempts, the best result is kept
+    1  a stage failed                  77  no provider could answer
+    2  a bug of nightmill (traceback)  78  configuration, machine or sandbox: nothing was asked
+    3  wrong use                      130  stopped by a signal; doit goes on from there
+   75  waiting: for a person (a held stage), another process, or a server that is loading
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code. A bug keeps its traceback."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if arguments and arguments[0] in DOIT_VERBS:
+            from nightmill.graph.verbs import doit
+
+            return doit(arguments)
+        options = parser().parse_args(arguments)
+        code: int = options.action(options)
+        return code
+    except NightmillError as error:
+        print(f"nightmill: {error}", file=sys.stderr)  # noqa: T201
+        return error.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return 130
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise UsageError(f"{message} (see {self.prog} --help)")
+
+
+def parser() -> argparse.ArgumentParser:
+    top = _Parser(
+        prog="nightmill",
+        description="Make for code agents: leave them alone overnight on your own hardware.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"nightmill {__version__}")
+    verbs = top.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
+
+    new = verbs.add_parser("new", help="start a run: a directory with mission.md to fill in, run.yaml, doit.cfg")
+    new.add_argument("name", help="runs/NAME is made; a NAME with a slash is a path")
+    new.add_argument("--source", required=True, type=Path, help="directory of the old program; it is only read")
+    _answering(new)
+    new.set_defaults(action=_new)
+
+    demo = verbs.add_parser("demo", help="run the bundled example in a fresh directory")
+    demo.add_argument("--scripted", action="store_true", help="with replies from files instead of a model (the default for now)")
+    _answering(demo)
+    demo.set_defaults(action=_demo)
+
+    why = verbs.add_parser("why", help="what is not up to date, and which facts differ: old → new")
+    why.add_argument("stages", nargs="*", metavar="STAGE")
+    why.set_defaults(action=_why)
+
+    for verb, text in (
+        ("keep", "a held stage: my text is right"),
+        ("redo", "set a stage's text aside and ask afresh"),
+        ("merge", "a held stage: remake it and merge the result into my text"),
+    ):
+        sub = verbs.add_parser(verb, help=text)
+        sub.add_argument("stage", metavar="STAGE")
+        sub.set_defaults(action=_settle, verb=verb)
+
+    verbs.add_parser("status", help="every stage, the last run, what it cost, what is open").set_defaults(action=_status)
+    return top
+
+
+def _answering(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--provider", metavar="URL", help="a server with /v1/chat/completions, e.g. http://127.0.0.1:8080/v1")
+    sub.add_argument("--model", metavar="ID", help="model name to ask it for")
+    sub.add_argument("--context", metavar="TOKENS", type=int, help="context window of one slot, where the server does not tell it")
+
+
+def _new(options: argparse.Namespace) -> int:
+    from nightmill.scaffold import DEFAULT_URL, Answering, new_run, run_path, source_for
+
+    root = run_path(options.name, Path.cwd())
+    answering = Answering(options.provider or DEFAULT_URL, options.model or "default", context=options.context)
+    new_run(root, source_for(root, options.source), answering)
+    _say(
+        f"{root}\n  1. write mission.md: what the new version must do, keep and change\n  2. look through run.yaml\n  3. cd {root} && doit"
+    )
+    return 0
+
+
+def _demo(options: argparse.Namespace) -> int:
+    from nightmill.demo import closing, opening, prepare
+    from nightmill.graph.verbs import doit
+    from nightmill.scaffold import DEFAULT_URL, Answering
+
+    real = bool(options.provider or options.model)
+    if real and options.scripted:
+        raise UsageError("--scripted and --provider exclude each other")
+    answering = Answering(options.provider or DEFAULT_URL, options.model or "default", context=options.context) if real else None
+    root = prepare(Path.cwd(), answering)
+    _say(opening(root, scripted=not real))
+    os.chdir(root)
+    code = doit(["run"])
+    _say(closing(root, code))
+    return code
+
+
+def _why(options: argparse.Namespace) -> int:
+    from nightmill.graph.verbs import open_session, why
+
+    _say("\n".join(why(open_session(), options.stages)))
+    return 0
+
+
+def _settle(options: argparse.Namespace) -> int:
+    from nightmill.graph import verbs
+
+    settle = {"keep": verbs.keep, "redo": verbs.redo, "merge": verbs.merge}[options.verb]
+    _say(settle(verbs.open_session(), options.stage))
+    return 0
+
+
+def _status(options: argparse.Namespace) -> int:
+    from nightmill.graph.commands import stages_of
+    from nightmill.graph.reading import stage_lines, summary_of
+    from nightmill.graph.verbs import open_session
+    from nightmill.status import status_lines
+
+    session = open_session()
+    lines = stage_lines(session, stages_of(session))
+    states: dict[str, str] = {line.name: line.state for line in lines}
+    _say("\n".join(status_lines(summary_of(session, states), lines)))
+    return 0
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""The parts of a reply, what became of them, and the exception that refuses one of them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+
+
+class Refused(Exception):
+    """One part of a reply cannot be applied. `reason` is one word of EDIT_RULES' list, `details` what the model should know."""
+
+    def __init__(self, reason: str, *details: str, guard: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.details = details
+        self.guard = guard
+
+
+@dataclass(frozen=True)
+class Split:
+    """One reading of a block's body: what to look for and what to put there."""
+
+    search: tuple[str, ...]
+    replace: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A SEARCH/REPLACE block. `dividers` are the indexes in `body` at which it may be split; most blocks have one."""
+
+    number: int
+    path: str
+    body: tuple[str, ...]
+    dividers: tuple[int, ...]
+    odd_divider: bool = False
+    """The divider is not as long as the opener."""
+    rivals: tuple[str, ...] = ()
+    """Other files named near the block: its SEARCH must not match in these."""
+
+    def split(self, divider: int) -> Split:
+        return Split(self.body[:divider], self.body[divider + 1 :])
+
+
+@dataclass(frozen=True)
+class WholeFile:
+    number: int
+    path: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Delete:
+    number: int
+    path: str
+
+
+Item = Block | WholeFile | Delete
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A refused part. `number` counts the parts of the reply from 1; 0 stands for the reply as a whole."""
+
+    reason: str
+    number: int = 0
+    path: str = ""
+    details: tuple[str, ...] = ()
+    guard: str = ""
+    fingerprint: str = ""
+    """Same path and same SEARCH give the same fingerprint, empty for other parts."""
+
+    @classmethod
+    def of(cls, refused: Refused, number: int = 0, path: str = "", fingerprint: str = "") -> Failure:
+        return cls(refused.reason, number, path, refused.details, refused.guard, fingerprint)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a reply: either `refused` holds the text for the model, or `changed` names what was created, edited, deleted."""
+
+    refused: str = ""
+    changed: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
+    """One reason word for each failed part, in reply order."""
+    guards: tuple[str, ...] = ()
+    """Names of the guards that fired, once per firing."""
+    failed: tuple[str, ...] = ()
+    """Fingerprints of the blocks that failed: hand them back as `failed_before` with the next reply."""
+    hand_back: bool = False
+    """The same SEARCH has now failed three times: asking again will not help."""
+    tree: dict[str, bytes] = field(default_factory=dict)
+    """The whole new tree; filled by `plan_edits` only."""
+
+
+def fingerprint(path: str, search: tuple[str, ...]) -> str:
+    return hashlib.sha256("\n".join((path, *search)).encode()).hexdigest()[:16]

@@ -1,0 +1,131 @@
+"""What a language must be able to do for the gate. A pack is one class in a sibling file, listed in `languages/__init__.py`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from nightmill.gate.limits import Limits, Ran
+from nightmill.gate.records import Diagnostic, StepRecord
+from nightmill.run.trees import Tree
+
+if TYPE_CHECKING:
+    from nightmill.gate.sandbox import Sandbox, Workdir
+
+ACCEPTANCE = "acceptance"
+"""Directory of the locked tests, at the root of every gated tree."""
+
+PRIVATE = ".nightmill"
+"""Directory in the workspace for what gate and test runner tell each other; never part of a tree."""
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """One declared name."""
+
+    name: str
+    """Qualified within its file: `Ledger.total`."""
+    kind: Literal["function", "class", "method", "constant"]
+    file: str
+    line: int
+    signature: str
+    """One line of the language, without the body."""
+    public: bool
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where a pack runs its commands: one workspace in one sandbox, with the limits of this gate."""
+
+    sandbox: Sandbox
+    work: Workdir
+    laid: Tree
+    """What lies in the workspace: `LanguagePack.prepare`'s result."""
+    limits: Limits
+    stopping: Callable[[], bool]
+
+    def run(self, argv: Sequence[str], *, bind: Mapping[str, Path] | None = None, env: Mapping[str, str] | None = None) -> Ran:
+        """Runs `argv` in the workspace. `bind`: path inside → host path, read-only. Raises what the sandbox raises."""
+        return self.sandbox.run(argv, self.work, bind=bind or {}, env=env or {}, limits=self.limits, stopping=self.stopping)
+
+
+class LanguagePack(Protocol):
+    """One language. The first group reads text and never runs anything; the second runs commands on a bench."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def suffixes(self) -> tuple[str, ...]: ...
+
+    @property
+    def prompt_rules(self) -> tuple[str, ...]:
+        """Three to eight short rules for a model that writes this language here."""
+
+    def detect(self, tree: Tree) -> bool:
+        """Whether the tree holds files of this language."""
+
+    def symbols(self, path: str, text: str) -> list[Symbol]:
+        """The names a file declares, in the order of the file; empty when it does not parse."""
+
+    def stubs(self, tree: Tree) -> dict[str, tuple[str, ...]]:
+        """File → qualified names of its functions that have no body yet. Files without any are left out."""
+
+    def precheck(self, tree: Tree) -> tuple[Diagnostic, ...]:
+        """Located errors that are certain before any command runs."""
+
+    def forbidden(self, path: str) -> str | None:
+        """Why an implementer may not write `path`; None when it may."""
+
+    def is_test_file(self, path: str) -> bool:
+        """Whether the test runner would look for tests in `path`."""
+
+    def tests_in(self, path: str, text: str) -> tuple[str, ...]:
+        """Ids of the tests a file declares, parameters not expanded; empty when it does not parse."""
+
+    def count_tests(self, tree: Tree) -> int:
+        """Tests declared in the tree's test files, parameters not expanded."""
+
+    def prepare(self, tree: Tree, acceptance: Tree) -> Tree:
+        """What to lay in the workspace: the tree without stale build products, the locked tests over it, the pack's own files."""
+
+    def build(self, bench: Bench) -> StepRecord:
+        """Builds the tree, the locked tests not included. Failed only with a located diagnostic."""
+
+    def lint(self, bench: Bench) -> StepRecord:
+        """Advisory."""
+
+    def test(self, bench: Bench) -> StepRecord:
+        """Runs the locked tests. Passed only when every collected test passed and the runner's own summary says so."""
+
+
+def under_acceptance(tests: Tree) -> Tree:
+    """The tests with paths from the tree's root; a tree of the folder's contents alone is accepted too."""
+    prefix = f"{ACCEPTANCE}/"
+    return {path if path.startswith(prefix) else prefix + path: data for path, data in tests.items()}
+
+
+_COLOUR = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+
+
+def plain(text: str) -> str:
+    """`text` without colour codes, other control characters and lone surrogates: fit for records, JSON and a terminal."""
+    text = _CONTROL.sub("", _COLOUR.sub("", text.replace("\r\n", "\n")))
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def head_tail(output: bytes, limit: int = 2000) -> str:
+    """The readable beginning and end of a command's output, about `limit` characters."""
+    text = plain(output.decode("utf-8", "replace")).strip()
+    half = limit // 2
+    return text if len(text) <= limit else f"{text[:half]}\n… {len(text) - 2 * half} characters left out …\n{text[-half:]}"
+
+
+def unlocated(why: str, output: bytes) -> str:
+    """Detail of a step that failed without saying where: the reason, then what it printed."""
+    shown = head_tail(output)
+    return f"{why}\n{shown}" if shown else why

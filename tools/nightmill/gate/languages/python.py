@@ -1,0 +1,205 @@
+"""Python: compiled by the interpreter, linted by ruff where it is installed, tested by pytest."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, ClassVar
+
+from nightmill.gate.languages import _python_syntax as syntax
+from nightmill.gate.languages._python_report import read_report, step_of_tests
+from nightmill.gate.languages.base import ACCEPTANCE, PRIVATE, Bench, Symbol, plain, unlocated
+from nightmill.gate.limits import Ran
+from nightmill.gate.records import Diagnostic, StepRecord
+from nightmill.run.trees import Tree
+
+_HERE = Path(__file__).parent
+_KEY, _LIST, _REPORT = f"{PRIVATE}/key", f"{PRIVATE}/files.json", f"{PRIVATE}/report.jsonl"
+_REPORT_LIMIT = 64 * 2**20
+
+_ENVIRONMENT = {
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONUTF8": "1",
+    "PYTHONBREAKPOINT": "pdb.set_trace",  # pytest's own would end the whole run, pdb without a terminal fails the one test
+    "TZ": "UTC",
+    "LANG": "C.UTF-8",
+    "LC_ALL": "C.UTF-8",
+}
+
+_ISOLATED = ("-P", "-s")
+"""`-I` without its `-E`, which would also ignore our own PYTHONHASHSEED. The sandbox clears the environment, so nothing else is in it."""
+
+_LINT_RULES = "E9,F,B,PLE"
+
+_COLLECTION_FILES = frozenset(
+    {"conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini", "sitecustomize.py", "usercustomize.py"}
+)
+_OUR_TOOLS = frozenset({"pytest", "_pytest", "pluggy", "iniconfig", ACCEPTANCE})
+
+
+def _ruff() -> Path | None:
+    beside = Path(sys.executable).with_name("ruff")
+    found = str(beside) if beside.is_file() else shutil.which("ruff")
+    return Path(found) if found else None
+
+
+@dataclass(frozen=True)
+class PythonPack:
+    """See `base.LanguagePack`. `interpreter` needs pytest and whatever the gated code imports; `ruff` None leaves lint out."""
+
+    interpreter: Path = field(default_factory=lambda: Path(sys.executable))
+    ruff: Path | None = field(default_factory=_ruff)
+
+    name: ClassVar[str] = "python"
+    suffixes: ClassVar[tuple[str, ...]] = (".py",)
+    prompt_rules: ClassVar[tuple[str, ...]] = (
+        "Write Python 3.11 that runs as it stands; no placeholders, no `pass` where work is due.",
+        "Modules lie at the root of the tree and import each other absolutely: `from ledger import Ledger` for ledger.py.",
+        "Use the standard library only, unless the old code already imports a package.",
+        "Never name a file like a standard module (json.py, types.py, queue.py): it could not be imported.",
+        "Importing a module must do nothing: no prints, files, threads or sys.exit; a script starts under `if __name__ == '__main__':`.",
+        "Keep names, parameters and their order exactly as the schema declares them.",
+        "Raise the exception types the contract names; never catch Exception to hide an error.",
+    )
+
+    def detect(self, tree: Tree) -> bool:
+        return any(path.endswith(self.suffixes) for path in tree)
+
+    def symbols(self, path: str, text: str) -> list[Symbol]:
+        return syntax.symbols(path, text)
+
+    def stubs(self, tree: Tree) -> dict[str, tuple[str, ...]]:
+        found = {path: syntax.stubs(path, data) for path, data in tree.items() if path.endswith(self.suffixes)}
+        return {path: names for path, names in found.items() if names}
+
+    def precheck(self, tree: Tree) -> tuple[Diagnostic, ...]:
+        parsed = (syntax.parse(path, tree[path]) for path in _sources(tree))
+        return tuple(d for d in parsed if isinstance(d, Diagnostic))
+
+    def forbidden(self, path: str) -> str | None:
+        parts = PurePosixPath(path).parts
+        name, top = parts[-1], parts[0].removesuffix(".py")
+        if parts[0] == ACCEPTANCE:
+            return "the acceptance tests are locked"
+        if name in _COLLECTION_FILES:
+            return f"{name} changes how tests are collected or how Python starts"
+        if name.endswith((".pth", ".pyc", ".pyo", ".so", ".pyd")) or "__pycache__" in parts:
+            return "only sources are delivered, no compiled or path files"
+        if parts[0] == PRIVATE or top in _OUR_TOOLS:
+            return f"{parts[0]} belongs to the test runner"
+        if len(parts) <= 2 and top in sys.stdlib_module_names and name.endswith(".py"):
+            return f"{parts[0]} has the name of a standard module and could not be imported: choose another name"
+        return None
+
+    def is_test_file(self, path: str) -> bool:
+        name = PurePosixPath(path).name
+        return name.endswith("_test.py") or (name.startswith("test_") and name.endswith(".py"))
+
+    def tests_in(self, path: str, text: str) -> tuple[str, ...]:
+        return syntax.tests(path, text)
+
+    def count_tests(self, tree: Tree) -> int:
+        return sum(len(syntax.tests(path, tree[path].decode("utf-8", "replace"))) for path in tree if self.is_test_file(path))
+
+    def prepare(self, tree: Tree, acceptance: Tree) -> Tree:
+        kept = {path: data for path, data in tree.items() if PRIVATE not in path.split("/") and not path.endswith((".pyc", ".pyo"))}
+        listing = json.dumps(_sources(kept)).encode()
+        return {**kept, **acceptance, _LIST: listing, _KEY: secrets.token_hex(32).encode()}
+
+    def build(self, bench: Bench) -> StepRecord:
+        command = self._python(bench, "/nightmill/compile_tree.py", _LIST)
+        ran = bench.run(command, bind={command[3]: _HERE / "_compile_tree.py"}, env=_ENVIRONMENT)
+        facts = _json_lines(ran.output)
+        located = tuple(_diagnostic(f) for f in facts if "file" in f)
+        errors = [d for d in located if d.severity == "error"]
+        whole = any(f.get("compiled") == len(_sources(bench.laid)) for f in facts)
+        if whole and ran.exit == 0 and not errors:
+            return _record("build", "passed", command, ran, "", located)
+        if errors:
+            return _record("build", "failed", command, ran, f"{len(errors)} files do not compile", located)
+        return _record("build", "incomplete", command, ran, unlocated("the compiler did not finish", ran.output), located)
+
+    def lint(self, bench: Bench) -> StepRecord:
+        if self.ruff is None:
+            return StepRecord(name="lint", status="not_run", advisory=True, detail="ruff is not installed")
+        exclude = f"{ACCEPTANCE},{PRIVATE}"
+        options = ("--isolated", "--no-cache", "--quiet", "--output-format", "json", "--select", _LINT_RULES, "--exclude", exclude)
+        command = ("/nightmill/ruff", "check", *options, ".")
+        ran = bench.run(command, bind={command[0]: self.ruff})
+        try:
+            found = tuple(_lint_finding(f, bench.work.inside) for f in json.loads(ran.output or b"null") or ())
+        except (ValueError, KeyError, TypeError):
+            return _record("lint", "incomplete", command, ran, unlocated("ruff gave no readable answer", ran.output), (), advisory=True)
+        status = "failed" if found else "passed" if ran.exit == 0 else "incomplete"
+        return _record("lint", status, command, ran, f"{len(found)} findings" if found else "", found, advisory=True)
+
+    def test(self, bench: Bench) -> StepRecord:
+        """The locked tests lie under a read-only mount of their own, so that imported code cannot rewrite those that come after it."""
+        seconds = f"{max(1.0, bench.limits.wall_s / 4):g}"  # one hanging test leaves time for the others
+        command = self._python(bench, "/nightmill/run_tests.py", _KEY, _REPORT, seconds, ACCEPTANCE)
+        locked = {path: data for path, data in bench.laid.items() if path.startswith(f"{ACCEPTANCE}/")}
+        with bench.sandbox.workdir({path.removeprefix(f"{ACCEPTANCE}/"): data for path, data in locked.items()}) as shield:
+            bind = {command[3]: _HERE / "_pytest_report.py", f"{bench.work.inside}/{ACCEPTANCE}": shield.path}
+            ran = bench.run(command, bind=bind, env=_ENVIRONMENT)
+        declared = [t for path in locked if self.is_test_file(path) for t in self.tests_in(path, locked[path].decode("utf-8", "replace"))]
+        report = read_report(bench.work.read(_REPORT, _REPORT_LIMIT), bench.laid[_KEY], declared)
+        return step_of_tests(ran, report, command)
+
+    def _python(self, bench: Bench, *argv: str) -> tuple[str, ...]:
+        return (bench.sandbox.python(self.interpreter), *_ISOLATED, *argv)
+
+
+def _sources(tree: Tree) -> list[str]:
+    """The Python files that the build step answers for."""
+    return sorted(path for path in tree if path.endswith(".py") and path.split("/")[0] not in (ACCEPTANCE, PRIVATE))
+
+
+def _json_lines(output: bytes) -> list[dict[str, Any]]:
+    """The JSON objects among the lines of `output`."""
+    found = []
+    for line in output.splitlines():
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            found.append(value)
+    return found
+
+
+def _diagnostic(fact: dict[str, Any]) -> Diagnostic:
+    return Diagnostic(**{**fact, "file": plain(fact["file"]), "message": plain(fact["message"])})
+
+
+def _lint_finding(fact: dict[str, Any], root: str) -> Diagnostic:
+    place = fact["location"]
+    return Diagnostic(
+        file=plain(fact["filename"]).removeprefix(f"{root}/"),
+        line=place["row"],
+        column=place["column"],
+        code=fact["code"] or "",
+        message=plain(fact["message"]),
+        severity="warning",
+    )
+
+
+def _record(
+    name: str, status: Any, command: tuple[str, ...], ran: Ran, detail: str, diagnostics: tuple[Diagnostic, ...], *, advisory: bool = False
+) -> StepRecord:
+    return StepRecord(
+        name=name,
+        status=status,
+        command=command,
+        exit=ran.exit,
+        signal=ran.signal,
+        killed=ran.killed,
+        seconds=ran.seconds,
+        detail=detail,
+        diagnostics=diagnostics,
+        advisory=advisory,
+    )

@@ -1,0 +1,1 @@
+"""Stages as doit tasks: the only home of doit."""

@@ -1,0 +1,84 @@
+"""doit's reading verbs in a run directory. They take no lock: `list`, `info`, `forget`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from doit.cmd_forget import Forget as DoitForget
+from doit.cmd_info import Info as DoitInfo
+from doit.cmd_list import List as DoitList
+from doit.exceptions import InvalidDodoFile
+
+from nightmill.errors import NightmillError, UsageError
+from nightmill.graph.pipeline import expand
+from nightmill.graph.session import Session
+from nightmill.graph.stage import Stage
+from nightmill.paths import load_dodo
+
+
+def stages_of(session: Session) -> list[Stage]:
+    """This run's stages as its files stand."""
+    dodo = load_dodo()
+    return expand(dodo.pipeline_of(session.run.config.pipeline), session)
+
+
+class _OneLine:
+    """Mixed in before a doit command: what a person can act on is one line and its exit code."""
+
+    def execute(self, params: Any, args: Any) -> int:
+        try:
+            return super().execute(params, args) or 0  # type: ignore[misc]
+        except (NightmillError, InvalidDodoFile) as error:
+            cause = error.__cause__ if isinstance(error.__cause__, NightmillError) else error
+            if not isinstance(cause, NightmillError):
+                raise
+            print(f"nightmill: {cause}", file=sys.stderr)  # noqa: T201
+            return cause.exit_code
+
+
+class List(_OneLine, DoitList):  # type: ignore[misc]  # doit has no type hints
+    name = "list"
+
+
+class Info(_OneLine, DoitInfo):  # type: ignore[misc]
+    name = "info"
+
+    def _execute(self, pos_args: Any, hide_status: bool = False) -> int:
+        for name in pos_args:
+            if name not in {t.name for t in self.task_list}:
+                raise UsageError(f"no stage {name}: doit list shows them")
+        return DoitInfo._execute(self, pos_args, hide_status) or 0
+
+    def get_reasons(self, reasons: Any) -> str:
+        lines = [f" * {line}" for fresh, _, _ in reasons["uptodate_false"] for line in str(fresh).split("; ")]
+        return "\n".join(lines) or DoitInfo.get_reasons(reasons)
+
+
+class Forget(_OneLine, DoitForget):  # type: ignore[misc]
+    """Stamps are the truth, so forgetting a stage forgets its stamp. Journalled calls stay: running again costs no tokens."""
+
+    name = "forget"
+
+    def _execute(self, forget_sub: bool, forget_disable_default: bool, forget_all: bool) -> None:
+        DoitForget._execute(self, forget_sub, forget_disable_default, forget_all)
+        session = self.loader.session
+        if self.sel_default_tasks and forget_disable_default and not forget_all:
+            return
+        chosen = None if forget_all or self.sel_default_tasks else set(self._with_subtasks(self.sel_tasks, forget_sub))
+        for stage in stages_of(session):
+            if chosen is None or stage.name in chosen:
+                session.run.stamps.forget(stage.name)
+
+    def _with_subtasks(self, names: Iterable[str], deep: bool) -> list[str]:
+        tasks = {t.name: t for t in self.task_list}
+        found: list[str] = []
+        pending = list(names)
+        while pending:
+            name = pending.pop()
+            if name not in found:
+                found.append(name)
+                if deep or not tasks[name].actions:
+                    pending += tasks[name].task_dep
+        return found

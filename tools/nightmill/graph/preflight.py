@@ -1,0 +1,39 @@
+"""What is looked at before any model is asked: the mission, the source, the sandbox, the machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from nightmill.errors import ConfigError
+from nightmill.graph.session import Session
+from nightmill.graph.stage import Stage
+
+MISSION = "mission.md"
+
+
+def preflight(session: Session, stages: Sequence[Stage]) -> None:
+    """Raises ConfigError, SandboxMissing or MachineError: one line with the remedy."""
+    require_mission(session)
+    session.source_hash()
+    session.pack  # noqa: B018 - an unknown language is reported now
+    session.sandbox  # noqa: B018 - probes; raises before any token is spent
+    session.backends.check()
+
+
+def require_mission(session: Session) -> None:
+    path = session.run.root / MISSION
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        raise ConfigError(f"{MISSION} is missing in {session.run.root}: write there what the new version must do") from None
+    if not written(text):
+        raise ConfigError(
+            f"{path} is not written yet: below its headings, say in a few sentences what the new version must do, keep and change"
+        )
+
+
+def written(text: str) -> bool:
+    """Whether a mission holds anything beyond headings and the template's comments."""
+    prose = re.sub(r"<!--.*?-->", "", text, flags=re.S)
+    return any(line.strip() and not line.lstrip().startswith("#") for line in prose.splitlines())

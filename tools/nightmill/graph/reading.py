@@ -1,0 +1,50 @@
+"""The run as it stands, for people: stage lines and the summary, from stamps and events."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from nightmill.graph.facts import check
+from nightmill.graph.session import Session
+from nightmill.graph.stage import Stage
+from nightmill.lines import StageLine, State
+from nightmill.summary import Summary, summarize
+
+_CLAUSE = re.compile(r"^(C\d+)(?: \(changed\))?: (.*)$", re.M)
+_ROW = re.compile(r"^\|?\s*(T\d+)\s*\|\s*(C\d+)\s*\|", re.M)
+
+
+def stage_lines(session: Session, stages: Sequence[Stage]) -> list[StageLine]:
+    """Name, help, state and reason of each stage, in pipeline order."""
+    lines = []
+    for stage in stages:
+        found = check(session, stage)
+        state: State = "held" if found.state == "held" else "fresh" if found.up_to_date else "stale"
+        lines.append(StageLine(stage.name, stage.doc, state, "; ".join(found.why)))
+    return lines
+
+
+def summary_of(session: Session, states: dict[str, str] | None = None, exit_code: int | None = None) -> Summary:
+    """The summary as contract, matrix, proof and events have it now."""
+    root = session.run.root
+    proof = None
+    if (path := root / "acceptance" / "proof.json").is_file():
+        try:
+            proof = json.loads(path.read_bytes())
+        except ValueError:
+            proof = None
+    return summarize(
+        session.run.events,
+        states,
+        contract=dict(_CLAUSE.findall(_text(root / "contract.md"))),
+        matrix=dict(_ROW.findall(_text(root / "test_matrix.md"))),
+        proof=proof if isinstance(proof, dict) else None,
+        exit_code=exit_code,
+    )
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""

@@ -1,0 +1,174 @@
+"""One process at work in one run directory: what the stages share."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nightmill.errors import ConfigError, Stopped
+from nightmill.run.evidence import evidence_hash
+from nightmill.run.rundir import RunDir
+from nightmill.run.trees import tree_hash
+
+if TYPE_CHECKING:
+    from nightmill.calls.backends import Backends
+    from nightmill.calls.budget import Budget
+    from nightmill.console import Console
+    from nightmill.gate.languages.base import LanguagePack
+    from nightmill.gate.quality import QualityGate
+    from nightmill.gate.sandbox import Sandbox
+    from nightmill.graph.stage import Stage
+    from nightmill.run.snapshot import Snapshot
+
+
+@dataclass
+class Session:
+    """Shared by all stages of one `doit`; safe between threads. Expensive parts are made when first needed."""
+
+    run: RunDir
+    console: Console | None = None
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _once: threading.RLock = field(default_factory=threading.RLock)
+
+    def stopping(self) -> bool:
+        return self._stop.is_set()
+
+    def stop(self) -> None:
+        """Asks everything in flight to end at its next safe point."""
+        self._stop.set()
+
+    def check_stop(self) -> None:
+        """Raises Stopped when a signal came."""
+        if self.stopping():
+            raise Stopped("stopped by a signal; run doit again to go on")
+
+    def open_console(self, stages: Sequence[Stage]) -> None:
+        """From here on the person sees events and tokens as they come."""
+        from nightmill.console import Console
+        from nightmill.graph.reading import stage_lines
+
+        self.console = Console(sys.stdout, quiet=not sys.stdout.isatty())
+        self.run.events.subscribe(self.console.on_event)
+        self.console.plan(stage_lines(self, stages))
+
+    def close(self) -> None:
+        if self.console:
+            self.console.close()
+        if "backends" in self.__dict__:
+            self.backends.close()
+
+    @cached_property
+    def source_root(self) -> Path:
+        return self.run.root / Path(self.run.config.source).expanduser()
+
+    def source_hash(self) -> str:
+        """Hash of the source tree as it stands; of the snapshot when the tree is not there any more (a copied run)."""
+        return tree_hash(self.source_files)
+
+    @property
+    def source_files(self) -> Mapping[str, str]:
+        """Relative path → hash."""
+        return self._snapshot.files
+
+    @property
+    def source_skipped(self) -> Mapping[str, list[str]]:
+        """Reason → paths that are not taken as source."""
+        return self._snapshot.skipped
+
+    @cached_property
+    def _snapshot(self) -> Snapshot:
+        """Raises ConfigError when there is neither a usable source nor a complete snapshot of it."""
+        from nightmill.run.snapshot import Snapshot, scan
+
+        if not self.source_root.exists() and (locked := self.locked_source):
+            return Snapshot(self.source_root, locked)
+        return scan(self.source_root)
+
+    @property
+    def locked_source(self) -> dict[str, str]:
+        """Path → hash as `source.lock` lists them; empty when there is none or its objects are gone."""
+        try:
+            text = (self.run.root / "source.lock").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return {}
+        files = {}
+        for line in text.splitlines():
+            digest, _, rel = line.partition("  ")
+            if rel and digest not in self.run.objects:
+                return {}
+            if rel:
+                files[rel] = digest
+        return files
+
+    def evidence_hash(self) -> str:
+        return evidence_hash(self.run.events)
+
+    @cached_property
+    def backends(self) -> Backends:
+        from nightmill.calls.backends import Backends
+
+        return Backends(self.run)
+
+    @cached_property
+    def budget(self) -> Budget:
+        from nightmill.calls.budget import Budget
+
+        return Budget(self.run.config.budgets, self.run.events)
+
+    @cached_property
+    def sandbox(self) -> Sandbox:
+        """Raises SandboxMissing, with the fix, when model-written code cannot be isolated here."""
+        from nightmill.gate.sandbox import find
+
+        with self._once:
+            return find(unsandboxed=self.run.config.gates.sandbox != "bubblewrap", python=self.python)
+
+    @property
+    def python(self) -> Path:
+        configured = self.run.config.gates.python
+        if configured is None:
+            return Path(sys.executable)
+        path = self.run.root / Path(configured).expanduser()
+        if not path.is_file():
+            raise ConfigError(f"gates.python: {path} does not exist: set it to a Python interpreter, or remove the line")
+        return path
+
+    @cached_property
+    def pack(self) -> LanguagePack:
+        """Raises ConfigError when the source is in no language that has a pack."""
+        from nightmill.gate.languages import detect, pack
+
+        if self.run.config.language != "auto":
+            return pack(self.run.config.language)
+        found = detect(dict.fromkeys(self.source_files, b""))
+        if not found:
+            raise ConfigError(f"source: {self.source_root} is in no language that nightmill can gate: set `language:` in run.yaml")
+        return found[0]
+
+    @cached_property
+    def gate(self) -> QualityGate:
+        from nightmill.gate.quality import QualityGate
+        from nightmill.gate.sandbox import Limits
+
+        gates = self.run.config.gates
+        limits = Limits(wall_s=gates.wall_s, memory_mb=gates.memory_mb, disk_mb=gates.disk_mb)
+        return QualityGate(self.pack, self.sandbox, limits, self.stopping)
+
+
+_current: Session | None = None
+
+
+def set_current(session: Session | None) -> None:
+    global _current
+    _current = session
+
+
+def current() -> Session:
+    """The session whose tasks are being made: dodo.py asks for it."""
+    assert _current is not None, "no run directory is open"
+    return _current

@@ -1,0 +1,135 @@
+"""doit's own verbs from anywhere inside a run directory, and the questions and answers of hand edits: why, keep, redo, merge."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from doit.doit_cmd import DoitMain
+
+from nightmill.build.merge import three_way_marked
+from nightmill.errors import UsageError, Waiting
+from nightmill.graph import session as sessions
+from nightmill.graph.commands import stages_of
+from nightmill.graph.context import Ctx
+from nightmill.graph.execute import stamp_persons_text
+from nightmill.graph.facts import Check, check
+from nightmill.graph.loader import RunLoader
+from nightmill.graph.session import Session
+from nightmill.graph.stage import Stage
+from nightmill.paths import find_run
+from nightmill.run.atomic import write_atomic
+from nightmill.run.lock import hold
+from nightmill.run.record import file_name
+from nightmill.run.rundir import RunDir
+
+COMMANDS = {
+    "run": "nightmill.graph.run_command:Run",
+    "list": "nightmill.graph.commands:List",
+    "info": "nightmill.graph.commands:Info",
+    "forget": "nightmill.graph.commands:Forget",
+}
+
+
+def doit(arguments: Sequence[str]) -> int:
+    """Runs doit with the run directory around the working directory. Raises UsageError when there is none."""
+    os.chdir(find_run(Path.cwd()))
+    return int(DoitMain(RunLoader(), extra_config={"COMMAND": dict(COMMANDS)}).run(list(arguments)) or 0)
+
+
+def open_session() -> Session:
+    """The session of the run around the working directory, without taking its lock."""
+    root = find_run(Path.cwd())
+    os.chdir(root)
+    session = Session(RunDir(root))
+    sessions.set_current(session)
+    return session
+
+
+def why(session: Session, names: Sequence[str]) -> list[str]:
+    """For each named stage, or each that is not up to date: its state and the facts that differ, old → new."""
+    lines = []
+    for stage in _chosen(session, names) if names else stages_of(session):
+        found = check(session, stage)
+        if names or not found.up_to_date or found.state == "kept":
+            lines.append(f"{stage.name}: {found.state}")
+            lines += [f"    {reason}" for reason in found.why]
+    return lines or ["every stage is up to date"]
+
+
+def keep(session: Session, name: str) -> str:
+    """The person's text is right for the inputs as they stand."""
+    with hold(session.run.lock):
+        stage, found = _edited(session, name, "keep")
+        stamp_persons_text(session, stage)
+    return f"{name}: your text of {', '.join(found.edits)} is kept; what depends on it is made from it"
+
+
+def redo(session: Session, name: str) -> str:
+    """Sets what is there aside and asks the model afresh at the next run."""
+    with hold(session.run.lock):
+        (stage,) = _chosen(session, [name])
+        aside = session.run.ledger.set_aside(name, stage.makes)
+        session.run.stamps.forget(name)
+        take = session.run.take(name) + 1
+        write_atomic(session.run.state / "takes" / file_name(name), str(take).encode())
+    where = "".join(f"\n    {path} is kept as .nightmill/objects/{digest[:2]}/{digest[2:]}" for path, digest in aside.items())
+    return f"{name} is made afresh at the next doit{where}"
+
+
+def merge(session: Session, name: str) -> str:
+    """Remakes a held stage and merges the result into the person's text, with the last text we made as base.
+
+    Raises Waiting when both changed the same lines: the merged text with conflict markers is then in NAME.proposed.
+    """
+    with hold(session.run.lock):
+        stage, found = _edited(session, name, "merge")
+        ctx = Ctx(session, stage)
+        try:
+            stage.body(ctx)
+        finally:
+            session.close()
+        merged, conflicts = _merged(session, stage, ctx.content)
+        if conflicts:
+            proposed = session.run.ledger.propose(name, stage.makes, merged)
+            both = f"{name}: {', '.join(conflicts)} changed on both sides"
+            raise Waiting(f"{both}: settle the marks in {proposed}, copy it over, then nightmill keep {name}")
+        session.run.ledger.write_persons(name, merged)
+        stamp_persons_text(session, stage)
+    return f"{name}: merged into your text of {', '.join(found.edits)}"
+
+
+def _merged(session: Session, stage: Stage, made: dict[str, bytes]) -> tuple[dict[str, bytes], list[str]]:
+    run = session.run
+    stamp = run.stamps.get(stage.name)
+    bases = dict(stamp.product) if stamp and stamp.by == "stage" else {}
+    bases = {e.path: e.sha for e in run.journal if e.act == "made" and e.stage == stage.name} | bases
+    merged, conflicts = {}, []
+    for path in {*made, *run.ledger.current(stage.makes)}:
+        mine = (run.root / path).read_bytes() if (run.root / path).is_file() else b""
+        base = run.objects.get(bases[path]) if path in bases else b""
+        merged[path], count = three_way_marked(mine, base, made.get(path, b""), ("yours", "before", "remade"))
+        if count:
+            conflicts.append(path)
+    return merged, sorted(conflicts)
+
+
+def _edited(session: Session, name: str, verb: str) -> tuple[Stage, Check]:
+    (stage,) = _chosen(session, [name])
+    found = check(session, stage)
+    if not found.edits:
+        raise UsageError(f"{name}: nothing to {verb}: {', '.join(stage.makes)} is as nightmill made it")
+    return stage, found
+
+
+def _chosen(session: Session, names: Sequence[str]) -> list[Stage]:
+    stages = {s.name: s for s in stages_of(session)}
+    by_target = {target.rstrip("/"): s for s in stages.values() for target in s.makes}
+    chosen = []
+    for name in names:
+        stage = stages.get(name) or by_target.get(name.rstrip("/"))
+        if stage is None:
+            raise UsageError(f"no stage {name} in this run: nightmill list shows them")
+        chosen.append(stage)
+    return chosen

@@ -1,0 +1,69 @@
+"""One run directory and its memory, opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from nightmill.config import RunConfig, load
+from nightmill.paths import RUN_FILE, STATE
+from nightmill.run.events import EventLog
+from nightmill.run.journal import Journal
+from nightmill.run.ledger import Ledger, Objects
+from nightmill.run.record import Stamps
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """`root` is absolute; everything stored below it names relative paths only, so that the directory can be copied and moved."""
+
+    root: Path
+
+    @property
+    def state(self) -> Path:
+        return self.root / STATE
+
+    @property
+    def lock(self) -> Path:
+        return self.state / "lock"
+
+    @property
+    def database(self) -> Path:
+        return self.state / "doit.db"
+
+    @property
+    def calls(self) -> Path:
+        return self.state / "calls"
+
+    @cached_property
+    def config(self) -> RunConfig:
+        """Raises ConfigError."""
+        return load(self.root / RUN_FILE)
+
+    @cached_property
+    def objects(self) -> Objects:
+        return Objects(self.state / "objects")
+
+    @cached_property
+    def journal(self) -> Journal:
+        return Journal(self.state / "journal.jsonl")
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return Ledger(self.root, self.journal, self.objects)
+
+    @cached_property
+    def stamps(self) -> Stamps:
+        return Stamps(self.state / "stamps")
+
+    @cached_property
+    def events(self) -> EventLog:
+        return EventLog(self.state / "events.jsonl")
+
+    def take(self, stage: str) -> int:
+        """How often the person asked for `redo` of this stage."""
+        try:
+            return int((self.state / "takes" / stage.replace(":", "-")).read_text())
+        except (FileNotFoundError, ValueError):
+            return 0

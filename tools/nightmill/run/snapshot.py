@@ -1,0 +1,125 @@
+"""The person's source tree, read once: what counts as source, what is left out and why. Nothing is ever written there."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from nightmill.errors import ConfigError, MachineError
+from nightmill.run.trees import SKIP_DIRS, file_hash
+
+MAX_FILES = 5000
+MAX_FILE_BYTES = 1_000_000
+SECRET_FILES = (
+    *(".env", ".env.*", ".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".htpasswd"),
+    *("*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "*.gpg"),
+    *("id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "credentials", "credentials.json", "secrets.*"),
+)
+SECRET_DIRS = frozenset({".ssh", ".aws", ".gnupg", ".azure", ".gcloud", ".kube", ".docker"})
+NOT_SECRET = (".env.example", ".env.sample", ".env.template")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """`files`: relative path → hash of each text file; `skipped`: reason → paths left out."""
+
+    root: Path
+    files: dict[str, str]
+    skipped: dict[str, list[str]] = field(default_factory=dict)
+
+
+def scan(root: Path, *, max_files: int = MAX_FILES) -> Snapshot:
+    """Looks at every file that git would not ignore.
+
+    Raises ConfigError, in one line with the remedy, when the source is missing, not a directory, empty, or too large.
+    """
+    if not root.exists():
+        raise ConfigError(f"source: {root} does not exist: set `source:` in run.yaml")
+    if not root.is_dir():
+        raise ConfigError(f"source: {root} is a file: set `source:` in run.yaml to the directory that holds it")
+    names = sorted(_listed(root))
+    if len(names) > max_files:
+        many = f"source: {root} holds {len(names)} files, more than {max_files}"
+        raise ConfigError(f"{many}: point `source:` at a part of it, or list the rest in a .gitignore")
+    files: dict[str, str] = {}
+    skipped: dict[str, list[str]] = {}
+    for rel in names:
+        reason = _why_not(root, rel)
+        if reason:
+            skipped.setdefault(reason, []).append(rel)
+        else:
+            files[rel] = file_hash(root / rel)
+    if not files:
+        raise ConfigError(f"source: {root} has no text files that count as source: set `source:` in run.yaml to a source tree")
+    return Snapshot(root, files, skipped)
+
+
+def is_secret(rel: str) -> bool:
+    """Whether a path looks like a key, a credential or an environment file."""
+    parts = PurePosixPath(rel).parts
+    name = parts[-1].lower()
+    if name in NOT_SECRET:
+        return False
+    return any(p in SECRET_DIRS for p in parts[:-1]) or any(fnmatch.fnmatch(name, pattern) for pattern in SECRET_FILES)
+
+
+def _why_not(root: Path, rel: str) -> str:
+    path = root / rel
+    if is_secret(rel):
+        return "secret"
+    if any(part in SKIP_DIRS for part in PurePosixPath(rel).parts[:-1]):
+        return "tool output"
+    if path.is_symlink() or not path.is_file():
+        return "not a regular file"
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            return "larger than 1 MB"
+        data = path.read_bytes()
+    except OSError:
+        return "not readable"
+    if b"\0" in data:
+        return "binary"
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return "binary"
+    return ""
+
+
+def _listed(root: Path) -> Iterator[str]:
+    """Files that git does not ignore, by a git directory of our own: the tree's `.git` may name programs to run."""
+    with tempfile.TemporaryDirectory(prefix="nightmill-git-") as scratch:
+        git_dir = Path(scratch, "git")
+        _git(["init", "--quiet", "--bare", str(git_dir)])
+        pending = [""]
+        while pending:
+            base = pending.pop()
+            for name in _git(
+                [f"--git-dir={git_dir}", f"--work-tree={root / base}", "ls-files", "--others", "--exclude-standard", "-z"], root / base
+            ):
+                if name.endswith("/"):
+                    pending.append(base + name)
+                elif name:
+                    yield base + name
+
+
+def _git(arguments: list[str], cwd: Path | None = None) -> list[str]:
+    env = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": "/nonexistent",
+        "LC_ALL": "C.UTF-8",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+    }
+    try:
+        done = subprocess.run(["git", *arguments], cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    except FileNotFoundError:
+        raise MachineError("git is not installed (it tells which files of the source are ignored): apt-get install git") from None
+    if done.returncode:
+        raise ConfigError(f"source: git cannot list the files: {done.stderr.decode(errors='replace').strip()[:200]}")
+    return done.stdout.decode("utf-8", "surrogateescape").split("\0")

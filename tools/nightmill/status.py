@@ -1,0 +1,42 @@
+"""The lines of `nightmill status`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nightmill.lines import StageLine, count, listed, one_line
+from nightmill.summary import Summary
+
+_WITH_WHY = ("stale", "held", "failed", "waiting", "blocked", "running")
+
+
+def status_lines(summary: Summary, stages: Sequence[StageLine]) -> list[str]:
+    """One line a stage, then how the last invocation ended, the verdict on V2, what it cost and what is open. No colours, safe to print."""
+    name = max((len(s.name) for s in stages), default=0)
+    lines = []
+    for stage in stages:
+        state = "kept" if stage.state == "fresh" and summary.stages.get(stage.name) == "kept" else stage.state
+        text = one_line(stage.why if stage.state in _WITH_WHY and stage.why else stage.doc)
+        lines.append(f"{stage.name:<{name}}  {state:<7}  {text}".rstrip())
+    return [*lines, "", *_footer(summary)] if lines else _footer(summary)
+
+
+def _footer(summary: Summary) -> list[str]:
+    if not summary.invocations:
+        return ["no run yet: doit starts one"]
+    code = "" if summary.exit is None else f" (exit {summary.exit})"
+    reason = f": {one_line(summary.reason)}" if summary.reason else ""
+    calls, tokens = summary.calls, summary.calls.tokens
+    spent = listed(
+        (
+            count(calls.asked, "call") + (f" and {calls.replayed:,} replayed" if calls.replayed else ""),
+            f"{tokens.prompt:,} prompt tokens" + (f" ({tokens.cached:,} from the cache)" if tokens.cached else ""),
+            f"{tokens.completion:,} completion tokens",
+        )
+    )
+    return [
+        f"last run   {summary.word}{code}{reason}",
+        f"v2         {summary.verdict.replace('_', ' ')}: {one_line(summary.verdict_why)}",
+        f"spent      {spent}",
+        f"open       {count(len(summary.findings), 'finding')}, {count(len(summary.unproven), 'thing')} not proven",
+    ]
