@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from stages.analysis import analysis
+from stages.baseline import baseline
 from stages.contract import contract, draft
 from stages.contract_review import contract_review
 from stages.deviations import deviations
@@ -30,6 +31,7 @@ from nightmill.graph.tasks import tasks
 
 REWRITE: Pipeline = (
     intake,  # the old program → source.md, source.lock
+    baseline,  # its own build and tests → baseline.json
     Rounds(draft, contract_review, then=contract),  # → contract.md, drafted and reviewed in rounds
     test_matrix,  # clauses → rows of input and expected result
     analysis,  # what no single function shows

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from nightmill.calls import plain
+from nightmill.calls.numbered import NOT_CLAUSES, Clause, clauses
 from nightmill.calls.replies import ReplyFormat, Review
 from nightmill.errors import BadReply
 from nightmill.graph.context import Ctx
 from nightmill.graph.stage import stage
 
-_CLAUSE = re.compile(
-    r"[\s>|]*(?:[-+•*]\s+)?[*_`#\s]*C(\d{1,4})[*_`\s]*(?:[(\[]([\w ]{1,30})[)\]][*_`\s]*)?(?:[:.|)]|[-–—]\s)[*_`\s]*(\S.*)$", re.I
-)
 _TESTS = re.compile(r"(^|/)(tests?/|test_|conftest\.)")
-
-
-@dataclass(frozen=True)
-class Clause:
-    """One promise. `changed`: the mission asks for behaviour that differs from the old program's."""
-
-    id: str
-    text: str
-    changed: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,9 +44,9 @@ C2: fee raises ValueError with the text "negative time: -5" when minutes is -5.
     @classmethod
     def read(cls, text: str) -> Self:
         """The contract in any text, also one that a person edited; no clause at all is an empty contract."""
-        parts = plain.sections(text, ("Exclusions", "Deviations"))
-        lists = [tuple(plain.undecorated(item) for item in plain.items(parts.get(name, ()))) for name in ("Exclusions", "Deviations")]
-        return cls(tuple(_clauses(parts[""])), *lists)
+        parts = plain.sections(text, NOT_CLAUSES)
+        lists = [tuple(plain.undecorated(item) for item in plain.items(parts.get(name, ()))) for name in NOT_CLAUSES]
+        return cls(clauses(text), *lists)
 
     @classmethod
     def parse(cls, text: str, facts: Mapping[str, Any]) -> Self:
@@ -64,36 +54,15 @@ C2: fee raises ValueError with the text "negative time: -5" when minutes is -5.
         ids = [clause.id for clause in contract.clauses]
         if not ids:
             raise BadReply("Your reply has no clause. Start each clause on its own line with its number and a colon: `C1: ...`, `C2: ...`.")
-        if twice := sorted({id for id in ids if ids.count(id) > 1}):
+        if twice := [id for id, times in Counter(ids).items() if times > 1]:
             raise BadReply(f"{', '.join(twice)} stands more than once. Give every clause its own number: C1, C2, C3 and so on.")
         return contract
 
     @property
     def text(self) -> str:
-        clauses = [f"{c.id}{' (changed)' if c.changed else ''}: " + c.text.replace("\n", "\n  ") for c in self.clauses]
+        lines = [f"{c.id}{' (changed)' if c.changed else ''}: " + c.text.replace("\n", "\n  ") for c in self.clauses]
         lists = [[f"- {item}" for item in items] or ["- none"] for items in (self.exclusions, self.deviations)]
-        return "\n".join(["## Clauses", *clauses, "", "## Exclusions", *lists[0], "", "## Deviations", *lists[1], ""])
-
-
-def _clauses(lines: Iterable[str]) -> Iterable[Clause]:
-    """A line directly below a clause belongs to it; after an empty line only an indented one or a bullet does."""
-    id, mark, text, gap = "", "", list[str](), False
-    for line in [*lines, "#"]:
-        match = _CLAUSE.match(line)
-        ends = match or line.startswith("#") or plain.heading(line)
-        if ends and text:
-            yield Clause(id, plain.undecorated("\n".join(text).rstrip(" |")), mark == "changed")
-        if match:
-            id, mark, text = f"C{int(match[1])}", (match[2] or "").strip().lower(), [match[3].strip()]
-            if note := re.match(r"[(\[]changed[)\]]:?\s*(?=\S)", text[0], re.I):
-                mark, text = "changed", [text[0][note.end() :]]
-        elif ends or (gap and line.strip() and not re.match(r"\s|[-*+•]\s", line)):
-            text = [] if ends else text
-            gap = True
-            continue
-        elif text and line.strip():
-            text.append(line.strip())
-        gap = not line.strip()
+        return "\n".join(["## Clauses", *lines, "", "## Exclusions", *lists[0], "", "## Deviations", *lists[1], ""])
 
 
 def public_api(ctx: Ctx) -> str:

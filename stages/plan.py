@@ -23,6 +23,7 @@ TASK: Implement every stub in main.py as the contract says.
     template="plan.md.j2",
     role="architect",
     reply=Plan,
+    plans=True,
     stub=STUB,
 )
 def plan(ctx: Ctx) -> None:

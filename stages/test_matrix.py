@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from nightmill.calls import plain
+from nightmill.calls.numbered import Row, clauses, rows
 from nightmill.calls.replies import ReplyFormat
 from nightmill.errors import BadReply, NoUsableReply, StageFailed
 from nightmill.graph.context import Ctx
 from nightmill.graph.stage import stage
-from stages.contract import Contract
-
-
-@dataclass(frozen=True)
-class Row:
-    id: str
-    clause: str
-    input: str
-    expected: str
 
 
 @dataclass(frozen=True)
@@ -43,34 +34,29 @@ T3 | C2 | fee(-5) | raises ValueError "negative time: -5"
     @classmethod
     def read(cls, text: str) -> Self:
         """The rows in any text, also one that a person edited."""
-        rows = []
-        for line in plain.lines(text):
-            found = [plain.undecorated(cell) for cell in plain.cells(re.sub(r"^\s*(?:[-*+•]|\d+[.)])\s+", "", line))]
-            if len(found) == 4 and re.fullmatch(r"T\d{1,4}", found[0], re.I) and re.fullmatch(r"C\d{1,4}", found[1], re.I):
-                rows.append(Row(f"T{int(found[0][1:])}", f"C{int(found[1][1:])}", found[2], found[3]))
-        return cls(tuple(rows))
+        return cls(rows(text))
 
     @classmethod
     def parse(cls, text: str, facts: Mapping[str, Any]) -> Self:
         matrix = cls.read(cls.own_words(text, facts))
         ids = [row.id for row in matrix.rows]
-        clauses = tuple(facts.get("clauses", ())) or tuple(row.clause for row in matrix.rows)
+        known = tuple(facts.get("clauses", ())) or tuple(row.clause for row in matrix.rows)
         if not ids:
             raise BadReply("Your reply has no row. Write one row per line with four cells: `T1 | C1 | input | expected`.")
-        if twice := sorted({id for id in ids if ids.count(id) > 1}):
+        if twice := [id for id, times in Counter(ids).items() if times > 1]:
             raise BadReply(f"{', '.join(twice)} stands more than once. Give every row its own id: T1, T2, T3 and so on.")
         if hollow := [row.id for row in matrix.rows if not (row.input and row.expected)]:
             raise BadReply(f"{', '.join(hollow)} has an empty cell. Every row needs an input and an expected result.")
-        if foreign := sorted({row.clause for row in matrix.rows} - set(clauses)):
-            raise BadReply(f"There is no clause {', '.join(foreign)}. Use only these clauses: {', '.join(clauses)}.")
-        if missing := [id for id in clauses if id not in {row.clause for row in matrix.rows}]:
+        if foreign := sorted({row.clause for row in matrix.rows} - set(known)):
+            raise BadReply(f"There is no clause {', '.join(foreign)}. Use only these clauses: {', '.join(known)}.")
+        if missing := [id for id in known if id not in {row.clause for row in matrix.rows}]:
             raise BadReply(f"No row tests {', '.join(missing)}. Write at least one row for every clause.")
         return matrix
 
     @property
     def text(self) -> str:
-        rows = [[cell.replace("|", "\\|") for cell in (row.id, row.clause, row.input, row.expected)] for row in self.rows]
-        table = [["id", "clause", "input", "expected"], ["---"] * 4, *rows]
+        lines = [[cell.replace("|", "\\|") for cell in (row.id, row.clause, row.input, row.expected)] for row in self.rows]
+        table = [["id", "clause", "input", "expected"], ["---"] * 4, *lines]
         return "# Test matrix\n\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in table)
 
 
@@ -85,26 +71,25 @@ T3 | C2 | fee(-5) | raises ValueError "negative time: -5"
 )
 def test_matrix(ctx: Ctx) -> None:
     """List the inputs that prove each clause, with what is expected of them."""
-    clauses = Contract.read(ctx.read("contract.md")).clauses
-    if not clauses:
+    ids = tuple(clause.id for clause in clauses(ctx.read("contract.md")))
+    if not ids:
         raise StageFailed("contract.md has no clause: write at least one line such as `C1: what must be true`")
-    ids = tuple(clause.id for clause in clauses)
     try:
-        rows = ctx.ask(facts={"clauses": ids}, only="").rows
+        made = ctx.ask(facts={"clauses": ids}, only="").rows
     except (BadReply, NoUsableReply) as error:
         ctx.note(f"the test matrix is asked for clause by clause: {error}")
-        rows = _one_by_one(ctx, ids)
-    ctx.write(Matrix(rows).text)
+        made = _one_by_one(ctx, ids)
+    ctx.write(Matrix(made).text)
 
 
 def _one_by_one(ctx: Ctx, ids: tuple[str, ...]) -> tuple[Row, ...]:
     """A small model that loses its way in all clauses at once can often answer for one."""
-    rows: list[Row] = []
+    made: list[Row] = []
     for id in ids:
         try:
-            rows += ctx.ask(facts={"clauses": (id,)}, only=id).rows
+            made += ctx.ask(facts={"clauses": (id,)}, only=id).rows
         except (BadReply, NoUsableReply) as error:
             ctx.finding("test_engineer", f"no test: {error}", id)
-    if not rows:
+    if not made:
         raise StageFailed("the model gave no usable test row for any clause: use a larger model, or write test_matrix.md yourself")
-    return tuple(replace(row, id=f"T{number}") for number, row in enumerate(rows, 1))
+    return tuple(replace(row, id=f"T{number}") for number, row in enumerate(made, 1))

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from nightmill.build.acceptance import only_proven, proof_json, proven_rows, reason
+from nightmill.calls.numbered import clauses, rows
 from nightmill.calls.replies import WholeFiles
 from nightmill.errors import BadReply, NoUsableReply, StageFailed
 from nightmill.gate.languages.base import ACCEPTANCE, LanguagePack
 from nightmill.gate.proof import row as row_of
 from nightmill.graph.context import Ctx
 from nightmill.graph.stage import stage
-from stages.contract import Contract
-from stages.test_matrix import Matrix
 
 AGAIN = f"{ACCEPTANCE}/test_again.py"
 """The only file of the second asking, so that it cannot touch a test that is already proved."""
@@ -50,15 +49,15 @@ def test_t3_negative_time_is_an_error():
     def parse(cls, text: str, facts: Mapping[str, Any]) -> Self:
         reply = super().parse(text, facts)
         pack: LanguagePack = facts["pack"]
-        rows: frozenset[str] = frozenset(facts["rows"])
+        known: frozenset[str] = frozenset(facts["rows"])
         outside = [path for path in reply.files if not re.fullmatch(rf"{ACCEPTANCE}/test_\w+\.\w+", path)]
         rules = [f"the path {path} is not of the form {ACCEPTANCE}/test_name.py" for path in outside]
         rules += [f"{ACCEPTANCE}/{d.file}:{d.line}: {d.message}" for d in pack.precheck(_tree(reply.files)) if d.severity == "error"]
         tests = [test for path, content in reply.files.items() for test in pack.tests_in(path, content)]
-        strays = [test.rpartition("::")[2] for test in tests if row_of(test) not in rows]
+        strays = [test.rpartition("::")[2] for test in tests if row_of(test) not in known]
         if strays:
             rules.append(
-                f"{', '.join(strays[:12])}: a test's name starts with the number of its row, such as test_{sorted(rows)[0].lower()}_name"
+                f"{', '.join(strays[:12])}: a test's name starts with the number of its row, such as test_{sorted(known)[0].lower()}_name"
             )
         if not tests and not rules:
             rules.append("there is no test function: write `def test_t1_name():` for row T1")
@@ -90,15 +89,17 @@ def test_t1_the_program_answers():
 )
 def tests(ctx: Ctx) -> None:
     """Write the acceptance tests and prove them: collected, red on the stubs, in agreement with the old program."""
-    rows = Matrix.read(ctx.read("test_matrix.md")).rows
-    changed_clauses = {clause.id for clause in Contract.read(ctx.read("contract.md")).clauses if clause.changed}
-    changed = frozenset(row.id for row in rows if row.clause in changed_clauses)
-    ids = tuple(row.id for row in rows)
+    matrix = rows(ctx.read("test_matrix.md"))
+    changed_clauses = {clause.id for clause in clauses(ctx.read("contract.md")) if clause.changed}
+    changed = frozenset(row.id for row in matrix if row.clause in changed_clauses)
+    ids = tuple(row.id for row in matrix)
     if not ids:
         raise StageFailed("test_matrix.md has no row: write at least one line such as `T1 | C1 | input | expected`")
     facts = {"rows": ids, "pack": ctx.pack}
     files = ctx.ask(facts=facts, rules=ctx.pack.prompt_rules, again=(), path="").files
     proof = ctx.prove(_tree(files), changed)
+    if proof.trouble:
+        raise StageFailed(f"the acceptance tests could not be tried: {proof.trouble}")
     if wanting := [id for id in ids if id not in proven_rows(proof)]:
         files = only_proven(ctx.pack, files, proof)
         again = [f"{id}: {reason(proof, id)}" for id in wanting]
@@ -109,7 +110,7 @@ def tests(ctx: Ctx) -> None:
         except (BadReply, NoUsableReply) as error:
             ctx.note(f"no second set of tests for {', '.join(wanting)}: {error}")
     done = proven_rows(proof)
-    for row in rows:
+    for row in matrix:
         if row.id not in done:
             ctx.finding("test_engineer", f"{row.clause} is not proved by {row.id}: {reason(proof, row.id)}", row.id)
     if not done:

@@ -139,7 +139,7 @@ def test_a_stream_that_cannot_say_the_characters_gets_question_marks() -> None:
     assert raw.getvalue().endswith(b"gr??er ? 1\n")
 
 
-def on_pty(environ: dict[str, str], *, size: tuple[int, int] = (100, 30)) -> str:
+def on_pty(environ: dict[str, str], *, size: tuple[int, int] = (100, 30), pieces: int = 10) -> str:
     """What a terminal receives while two stages run, one call streaming in each."""
     master, slave = pty.openpty()
     import fcntl
@@ -164,7 +164,7 @@ def on_pty(environ: dict[str, str], *, size: tuple[int, int] = (100, 30)) -> str
         for stage in ("contract", "plan"):
             console.on_event(StageStarted(stage=stage, why="mission.md changed"))
             console.on_event(call(time.time(), stage, "1")[0])
-        for _ in range(30):
+        for _ in range(pieces):
             console.tokens("contract", "contract#1", "tok ")
             time.sleep(0.04)
         console.on_event(Note(stage="plan", text="[bold red]\x1b[2Jmodel text[/]"))
@@ -178,7 +178,7 @@ def on_pty(environ: dict[str, str], *, size: tuple[int, int] = (100, 30)) -> str
 
 
 def test_a_terminal_shows_stages_and_the_running_call_and_keeps_what_finished() -> None:
-    out = on_pty(TERMINAL)
+    out = on_pty(TERMINAL, pieces=35)
     assert "coder-7b · reading 1,000 tokens" in out
     assert re.search(r"~\d+ tokens · \d+\.\d tokens/s", out)
     assert "stale: a doc" in out

@@ -85,7 +85,17 @@ def test_the_url_is_accepted_with_or_without_its_routes(suffix: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["localhost:8080", "ftp://x/v1", "http://", "http://user:pw@host/v1", "http://h/v1?key=abc", "http://[::1/v1"]
+    "url",
+    [
+        "localhost:8080",
+        "ftp://x/v1",
+        "http://",
+        "http://user:pw@host/v1",
+        "http://h/v1?key=abc",
+        "http://u:pw@[::1/v1",
+        "http://a..b",
+        "http://127.0.0.1:99999",
+    ],
 )
 def test_a_url_that_cannot_work_is_a_configuration_error_that_shows_no_password(url: str) -> None:
     with pytest.raises(ConfigError) as caught:

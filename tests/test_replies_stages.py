@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nightmill.build.milestones import Plan
+from nightmill.calls.numbered import Clause, Row
 from nightmill.errors import BadReply
 from nightmill.gate.languages import pack
 from nightmill.graph.stage import Stage
@@ -18,9 +21,9 @@ load_dodo()  # registers `stages`
 
 from stages import analysis, contract, contract_review, plan, reviews, schema, test_matrix, tests  # noqa: E402
 from stages.analysis import Analysis, Place  # noqa: E402
-from stages.contract import Clause, Contract  # noqa: E402
+from stages.contract import Contract  # noqa: E402
 from stages.schema import Schema  # noqa: E402
-from stages.test_matrix import Matrix, Row  # noqa: E402
+from stages.test_matrix import Matrix  # noqa: E402
 from stages.tests import AcceptanceTests  # noqa: E402
 
 PYTHON = pack("python")
@@ -62,37 +65,11 @@ def test_an_empty_or_foreign_reply_is_refused_with_a_rule(stage, text):
         stage.reply.parse(text, FACTS)
 
 
-ROUGH = st.lists(
-    st.sampled_from(
-        [
-            "C1: ",
-            "C2 (changed): ",
-            "T1 | C1 | a | b",
-            "| T2 | C2 | a |",
-            "- ",
-            "x (shop/till.py:3)",
-            "NONE",
-            "## Clauses\n",
-            "## Exclusions\n",
-            "**",
-            "`",
-            "\n",
-            "\n\n",
-        ]
-        + [
-            "```python\n",
-            "```\n",
-            "main.py\n",
-            "acceptance/test_a.py\n",
-            "def test_t1_x():\n    assert 1\n",
-            "def f():\n    raise NotImplementedError\n",
-            "é",
-            "|",
-            "\r\n",
-        ]
-    ),
-    max_size=25,
-).map("".join)
+PIECES = (
+    "C1: ~C2 (changed): ~T1 | C1 | a | b~| T2 | C2 | a |~- ~x (shop/till.py:3)~NONE~## Clauses\n~## Exclusions\n~**~`~\n~\n\n"
+    "~```python\n~```\n~main.py\n~acceptance/test_a.py\n~def test_t1_x():\n    assert 1\n~def f():\n  raise NotImplementedError\n~é~|~\r\n"
+)
+ROUGH = st.lists(st.sampled_from(PIECES.split("~")), max_size=25).map("".join)
 
 
 @pytest.mark.parametrize("stage", ASKING, ids=lambda stage: stage.name)
@@ -186,7 +163,8 @@ def test_a_contract_in_canonical_form_is_stable(texts):
 
 
 def test_rows_are_read_from_tables_bullets_and_bare_lines():
-    text = "Here:\n| id | clause | input | expected |\n|---|:--:|---|---|\n| **T1** | C1 | `f(0)` | 0 |\n- T2 | C2 | a \\| b | x |\nT3 | C1 | g() | 1\nDone."
+    table = "Here:\n| id | clause | input | expected |\n|---|:--:|---|---|\n| **T1** | C1 | `f(0)` | 0 |\n"
+    text = table + "- T2 | C2 | a \\| b | x |\nT3 | C1 | g() | 1\nDone."
     assert Matrix.parse(text, FACTS).rows == (Row("T1", "C1", "f(0)", "0"), Row("T2", "C2", "a | b", "x"), Row("T3", "C1", "g()", "1"))
 
 
@@ -247,7 +225,17 @@ def block(path: str, text: str) -> str:
     return f"{path}\n```python\n{text}\n```\n"
 
 
-STUBS = "from typing import Protocol\n\nLIMIT = 3\n\nclass Clock(Protocol):\n    def now(self) -> int: ...\n\ndef f(x: int) -> int:\n    '''Doc.'''\n    raise NotImplementedError"
+STUBS = """\
+from typing import Protocol
+
+LIMIT = 3
+
+class Clock(Protocol):
+    def now(self) -> int: ...
+
+def f(x: int) -> int:
+    '''Doc.'''
+    raise NotImplementedError"""
 
 
 def test_a_schema_of_stubs_is_taken():
@@ -274,7 +262,8 @@ def test_a_schema_that_is_no_skeleton_is_refused_with_what_to_change(path, text,
 
 
 def test_tests_named_after_their_rows_are_taken():
-    text = "import pytest\n\n@pytest.mark.parametrize('x', [1])\ndef test_t1_a(x):\n    assert x\n\nclass TestMore:\n    def test_t02_b(self):\n        assert 1"
+    function = "import pytest\n\n@pytest.mark.parametrize('x', [1])\ndef test_t1_a(x):\n    assert x\n\n"
+    text = function + "class TestMore:\n    def test_t02_b(self):\n        assert 1"
     assert AcceptanceTests.parse(block("acceptance/test_a.py", text), FACTS)
 
 
@@ -302,3 +291,12 @@ def test_the_plan_of_last_resort_lists_every_file_with_stubs():
     made = Plan.read("\n".join(plan._by_file(file, ("f", "C.g")) for file in ("shop/till.py", "shop/cli.py")))
     assert not made.faults
     assert [m.files for m in made.milestones] == [("shop/till.py",), ("shop/cli.py",)]
+
+
+@pytest.mark.parametrize("piece", ["#", "*", " ", "> ", "`", "|", "-", "- ", "**a", "C1, ", "VERDICT: ", "a.", "- x\n", "C1: x\n"])
+def test_a_reply_of_one_piece_over_and_over_costs_no_more_than_its_length(piece):
+    started = time.monotonic()
+    for stage in ASKING:
+        with contextlib.suppress(BadReply):
+            stage.reply.parse(piece * 20_000, FACTS)
+    assert time.monotonic() - started < 10

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import socket
 import sys
@@ -10,8 +9,9 @@ import time
 import uuid
 from pathlib import Path
 
-from nightmill.gate.sandbox import Limits
 from sandbox_help import SMALL, gone_within, prints, program, sandbox
+
+from nightmill.gate.sandbox import Limits
 
 TRY = """
 import errno, os, sys
@@ -84,7 +84,7 @@ with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(
 """
             )
         finally:
-            os.unlink(f"/tmp/{name}")
+            Path(f"/tmp/{name}").unlink()
     assert lines == [
         "tcp ECONNREFUSED", "abstract ECONNREFUSED", "path ENOENT", "vsock EAFNOSUPPORT", "packet EAFNOSUPPORT", "raw EPERM",
         "route ENETUNREACH", "dns refused", "own loopback works",
@@ -198,7 +198,7 @@ def test_nothing_but_the_work_directory_and_memory_can_be_written():
     lines = prints(
         TRY
         + f"""
-for path in ("/usr/bin/x", "/etc/x", "/x", "/build/../x", {os.path.dirname(sys.executable) + "/x"!r}, "/proc/sys/kernel/core_pattern"):
+for path in ("/usr/bin/x", "/etc/x", "/x", "/build/../x", {str(Path(sys.executable).parent / "x")!r}, "/proc/sys/kernel/core_pattern"):
     attempt("open", lambda: os.open(path, os.O_WRONLY | os.O_CREAT))
 attempt("build", lambda: os.close(os.open("/build/x", os.O_WRONLY | os.O_CREAT)))
 """

@@ -101,7 +101,13 @@ def test_arguments_decide(call):
     assert [call("socket", family) for family in (1, 2, 10, 16)] == [ALLOW] * 4
     assert [call("socket", family) for family in (0, 17, 38, 40, 44)] == ["EAFNOSUPPORT"] * 5
     for mode in (0o4755, 0o2755, 0o6000):
-        assert call("fchmod", 0, mode) == call("fchmodat", 0, 0, mode) == call("fchmodat2", 0, 0, mode) == call("mknodat", 0, 0, mode) == "EPERM"
+        assert (
+            call("fchmod", 0, mode)
+            == call("fchmodat", 0, 0, mode)
+            == call("fchmodat2", 0, 0, mode)
+            == call("mknodat", 0, 0, mode)
+            == "EPERM"
+        )
         assert call("openat", 0, 0, 0o101, mode) == call("openat", 0, 0, 0o20000000 | 2, mode) == "EPERM"
         assert call("openat", 0, 0, 0, mode) == ALLOW  # without O_CREAT the mode is not an argument
 

@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from sandbox_help import SMALL, sandbox
 
 from nightmill.gate.disk import DiskUse, open_below, remove_tree
 from nightmill.gate.workdir import Workdir, sweep
-from sandbox_help import SMALL, sandbox
 
 
 def test_a_tree_is_copied_with_plain_modes_and_scripts_are_executable(tmp_path):

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from nightmill.build.editing import Edits
 from nightmill.build.milestones import Plan
 from nightmill.calls.replies import ReplyFormat, Review, WholeFiles
+from nightmill.errors import BadReply
 from nightmill.gate.languages import pack
 from nightmill.paths import load_dodo
 
@@ -113,17 +113,18 @@ def test_the_example_of_a_persona_parses_with_the_reply_class_it_leads_to(path):
         assert all(finding.where for finding in reply.findings) and len(reply.findings) >= 2
 
 
-@pytest.mark.parametrize("reply", [AcceptanceTests, Schema, WholeFiles], ids=lambda reply: reply.__name__)
-def test_the_example_in_a_format_of_files_parses(reply):
-    assert reply.parse(reply.FORMAT.partition("\n\n")[2], FACTS)
-
-
-@pytest.mark.parametrize("reply", [Review, Contract, Matrix, Analysis], ids=lambda reply: reply.__name__)
-def test_the_example_in_a_format_of_lines_parses_where_it_is_no_copy(reply):
+@pytest.mark.parametrize(
+    "reply", [Review, Contract, Matrix, Analysis, WholeFiles, Schema, AcceptanceTests], ids=lambda reply: reply.__name__
+)
+def test_the_example_in_a_format_parses_but_is_refused_as_a_copy(reply):
     class Other(reply):
         FORMAT = ""
 
-    assert Other.parse(reply.FORMAT.partition("Example")[2], FACTS | {"clauses": ("C1", "C2")})
+    text = reply.FORMAT.partition("\n\n")[2] if issubclass(reply, WholeFiles) else reply.FORMAT.partition("Example")[2]
+    facts = FACTS | {"clauses": ("C1", "C2")}
+    assert Other.parse(text, facts)
+    with pytest.raises(BadReply):
+        reply.parse(text, facts)
 
 
 def test_the_example_in_the_format_of_plans_parses():

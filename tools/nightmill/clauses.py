@@ -6,20 +6,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+from nightmill.gate.proof import row as row_of
 from nightmill.gate.records import GateRecord, TestOutcome
 from nightmill.timeline import Fact
-
-ROW_OF_TEST = re.compile(r"(?:^|::)test_t(\d+)(?![0-9a-z])", re.I)
-"""A test belongs to the row its name says: `acceptance/test_x.py::test_t4_rounds_half_up[0.5]` → T4."""
 
 
 class RowLine(Fact):
     id: str
     tests: tuple[str, ...]
     outcome: str
-    """`passed`, `failed`, `skipped`, `no test`, `not run`."""
-    proof: str = ""
-    """`proven`, `vacuous`, `broken`, `disputed`; empty when the test was not put to the proof."""
+    """`passed`, `failed`, `skipped`, `not run`, or `no test`."""
+    unproven: str = ""
+    """Why its tests have no authority; empty when they were seen to fail on the stubs."""
 
 
 class ClauseLine(Fact):
@@ -35,13 +33,9 @@ class Unproven(Fact):
     why: str
 
 
-_PROOF_WHY = {
-    "": "was not put to the proof",
-    "vacuous": "passes on the stubs too, so passing says nothing",
-    "broken": "cannot fail or pass for a reason of the code",
-    "disputed": "does not hold for V1 either",
-}
-_ROW_WHY = {"failed": "fails", "skipped": "was skipped", "no test": "has no test", "not run": "was not run"}
+_WHY = {"failed": "fails", "skipped": "was skipped", "no test": "has no test", "not run": "was not run"}
+_WORST_FIRST = ("failed", "not run", "skipped", "passed")
+_OUTCOMES = {"passed": "passed", "skipped": "skipped", "xfailed": "skipped"}
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:
@@ -49,57 +43,48 @@ def natural(text: str) -> list[tuple[int, int, str]]:
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", text) if part]
 
 
-def row_of(test: str) -> str:
-    """The row (`T4`) that a test id or a row id names, or ""."""
-    match = ROW_OF_TEST.search(test) or re.fullmatch(r"T(\d+)", test)
-    return f"T{int(match[1])}" if match else ""
-
-
 def clause_table(
     contract: Mapping[str, str], matrix: Mapping[str, str], proof: Mapping[str, Any] | None, gate: GateRecord | None
 ) -> tuple[ClauseLine, ...]:
-    """`contract`: clause id → text. `matrix`: row id → clause id. `proof`: the fields of a Proof (lists of row or test ids), or None."""
-    proofs = _proofs(proof or {})
-    tests: dict[str, list[TestOutcome]] = {}
-    for test in gate.tests if gate else ():
-        tests.setdefault(row_of(test.id), []).append(test)
+    """`contract`: clause id → text. `matrix`: row id → clause id. `proof`: what proof.json holds, or None when there is none.
+
+    A test belongs to the row that its name says; those that proof.json lists must also be among what the gate ran.
+    """
+    seen = {test.id: test for test in gate.tests} if gate else {}
     table = []
     for clause in sorted(contract, key=natural):
         ids = sorted((row for row, owner in matrix.items() if owner == clause), key=natural)
-        rows = tuple(_row(row, tests.get(row, []), proofs.get(row, ""), gate is not None) for row in ids)
+        rows = tuple(_row(id, seen, proof or {}) for id in ids)
         outcome, why = _clause(rows)
         table.append(ClauseLine(id=clause, text=contract[clause], rows=rows, outcome=outcome, why=why))
     return tuple(table)
 
 
-def _proofs(proof: Mapping[str, Any]) -> dict[str, str]:
-    """The worst word said of any test of a row."""
-    found: dict[str, str] = {}
-    for word in ("proven", "disputed", "vacuous", "broken"):
-        found |= {row_of(str(test)): word for test in proof.get(word, ())}
-    return found
+def _row(id: str, seen: Mapping[str, TestOutcome], proof: Mapping[str, Any]) -> RowLine:
+    proven = _entry(proof, "proven", id) or ()
+    tests = {test for test in seen if row_of(test) == id} | set(map(str, proven))
+    outcomes = {_OUTCOMES.get(seen[test].outcome, "failed") if test in seen else "not run" for test in tests}
+    outcome = next((word for word in _WORST_FIRST if word in outcomes), "no test")
+    unproven = "" if proven else _entry(proof, "unproven", id) or "it was not put to the proof"
+    return RowLine(id=id, tests=tuple(sorted(tests)), outcome=outcome, unproven=str(unproven))
 
 
-def _row(row: str, tests: Sequence[TestOutcome], proof: str, gated: bool) -> RowLine:
-    outcomes = {test.outcome for test in tests}
-    if not tests:
-        outcome = "no test" if gated else "not run"
-    elif outcomes == {"passed"}:
-        outcome = "passed"
-    else:
-        outcome = "failed" if outcomes & {"failed", "error", "xpassed"} else "skipped"
-    return RowLine(id=row, tests=tuple(sorted(test.id for test in tests)), outcome=outcome, proof=proof)
+def _entry(proof: Mapping[str, Any], part: str, id: str) -> Any:
+    """proof.json lies among files that people edit: what has another shape counts as missing."""
+    rows = proof.get(part)
+    found = rows.get(id) if isinstance(rows, dict) else None
+    return found if isinstance(found, str if part == "unproven" else list) else None
 
 
 def _clause(rows: Sequence[RowLine]) -> tuple[Literal["proven", "failed", "not proven"], str]:
     if not rows:
         return "not proven", "no row of the test matrix covers it"
-    bad = [f"{row.id} {_ROW_WHY[row.outcome]}" for row in rows if row.outcome != "passed"]
-    weak = [f"{row.id} {_PROOF_WHY[row.proof]}" for row in rows if row.outcome == "passed" and row.proof != "proven"]
+    wrong = [f"{row.id} {_WHY[row.outcome]}" for row in rows if row.outcome not in ("passed", "no test")]
+    weak = [f"{row.id}: {row.unproven}" for row in rows if row.unproven]
     if any(row.outcome == "failed" for row in rows):
-        return "failed", "; ".join(bad)
-    if bad or weak:
-        return "not proven", "; ".join(bad + weak)
+        return "failed", "; ".join(wrong)
+    if wrong or weak:
+        return "not proven", "; ".join(wrong + weak)
     return "proven", f"{len(rows)} of {len(rows)} rows pass, and fail on the stubs"
 
 
@@ -126,5 +111,5 @@ def unproven_clauses(table: Iterable[ClauseLine], proof: Mapping[str, Any] | Non
     if not table:
         out.append(Unproven(what="contract", why="no clauses are known, so nothing ties the tests to the mission"))
     if proof is not None and not proof.get("v1_ran", False):
-        out.append(Unproven(what="equivalence to V1", why="V1 could not be run under the tests, so they were never checked against it"))
+        out.append(Unproven(what="equivalence to V1", why="the tests were never compared with what V1 does"))
     return out

@@ -119,7 +119,7 @@ def _demo(options: argparse.Namespace) -> int:
     root = prepare(Path.cwd(), answering)
     _say(opening(root, scripted=not real))
     os.chdir(root)
-    code = doit(["run"])
+    code = doit(["run"], talkative=True)
     _say(closing(root, code))
     return code
 

@@ -98,7 +98,7 @@ def summarize(
 ) -> Summary:
     """Events of all invocations in order; `states` is what the stamps say now (stage → state) and wins over the events.
 
-    `contract` clause id → text, `matrix` row id → clause id, `proof` the fields of a Proof. `exit_code`, when the caller knows how the
+    `contract` clause id → text, `matrix` row id → clause id, `proof` what proof.json holds. `exit_code`, when the caller knows how the
     invocation that is still running will end.
     """
     log = list(events)

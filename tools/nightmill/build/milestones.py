@@ -144,7 +144,7 @@ def _blocks(text: str) -> Iterable[tuple[str, dict[str, list[str]]]]:
                 yield title, fields
             title, fields, current = label[1], {}, ""
         elif title:
-            field = next((key for key, label in _FIELDS.items() if key not in fields and plain.labelled(line, label)), "")
+            field = next((key for key, label in _FIELDS.items() if not _says(fields.get(key, [])) and plain.labelled(line, label)), "")
             if field:
                 found = plain.labelled(line, _FIELDS[field])
                 fields[field], current = [found[1] if found else ""], field
@@ -154,9 +154,13 @@ def _blocks(text: str) -> Iterable[tuple[str, dict[str, list[str]]]]:
         yield title, fields
 
 
+def _says(lines: Iterable[str]) -> bool:
+    return any(character.isalnum() for line in lines for character in line)
+
+
 def _milestone(name: str, title: str, fields: Mapping[str, list[str]], faults: list[str]) -> Milestone:
     files, bad = _files(fields.get("FILES", []))
-    task = "\n".join(line.rstrip() for line in fields.get("TASK", [])).strip()
+    task = _text(fields.get("TASK", []))
     faults += [f"{name}: `{path}` in FILES is not one path inside the project (commas go between paths)" for path in bad]
     if not files:
         faults.append(f"{name}: no FILES line names the files to write")
@@ -167,8 +171,16 @@ def _milestone(name: str, title: str, fields: Mapping[str, list[str]], faults: l
     lines = [f"## MILESTONE: {title}", f"RISK: {risk}"]
     if depends_on is not None:
         lines.append(f"DEPENDS_ON: {', '.join(depends_on) or 'none'}")
-    lines += [f"FILES: {', '.join(files)}", f"TASK: {task}", ""]
+    lines += [f"FILES: {', '.join(files) or 'none'}", f"TASK: {task}", ""]
     return Milestone(name, title, risk, depends_on, files, task, "\n".join(lines))
+
+
+def _text(lines: list[str]) -> str:
+    """Lines as a text whose first line is bare, so that the canonical form is read back equal."""
+    first, rest = "", list(lines)
+    while rest and not first:
+        first = plain.undecorated(rest.pop(0))
+    return "\n".join([first, *(line.rstrip() for line in rest)]).rstrip()
 
 
 def _first(lines: list[str]) -> str:
@@ -183,7 +195,7 @@ def _names(lines: list[str]) -> list[str]:
         bare = re.sub(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+", "", line).strip()
         if not more and bare == line.strip():
             break
-        values += [value for part in re.split(r"[,;，、]", bare.strip("[]")) if (value := plain.undecorated(part).strip("\"'"))]
+        values += [value for part in re.split(r"[,;，、]", bare.strip("[]")) if _says(value := plain.undecorated(part).strip("\"'"))]
         more = not values or bare.endswith(",")
     return values
 

@@ -13,7 +13,7 @@ from nightmill.errors import ConfigError, NightmillError, NoProvider, Waiting
 from nightmill.providers.base import Kind, NoVerdict
 
 LOAD_DEADLINE_S = 600.0
-"""A model of 180 GB from a hard disk takes about this long; `load_deadline_s` says otherwise."""
+"""A model of 180 GB from a hard disk takes about this long."""
 LONGEST_WISH_S = 900.0
 """A server that asks us (Retry-After) to stay away longer than this is given up for now."""
 GROWTH = 2
@@ -50,10 +50,10 @@ UNLIMITED = 1_000_000
 
 TABLE: Mapping[Kind, Policy] = {
     "unreachable": Policy(6, NoProvider, "start the server or correct `url`", first_wait_s=1),
-    "unauthorized": Policy(1, NoProvider, "put a valid key into the variable named by `api_key_env`"),
+    "unauthorized": Policy(1, NoProvider, "put a valid key into the variable named by `api_key_env`, or into `api_key_file`"),
     "no_model": Policy(1, NoProvider, "correct `model`, or `url` if the address is wrong"),
     "rate_limited": Policy(8, NoProvider, "wait for the limit to pass and run doit again, or name another provider", first_wait_s=2),
-    "loading": Policy(UNLIMITED, Waiting, "run doit again when the model is loaded, or raise `load_deadline_s`", first_wait_s=1, cap_s=10),
+    "loading": Policy(UNLIMITED, Waiting, "run doit again when the model is loaded", first_wait_s=1, cap_s=10),
     "server_error": Policy(5, NoProvider, "look into the server's log, then run doit again", first_wait_s=2),
     "bad_request": Policy(1, NoProvider, "the server refuses what was sent: correct `url` or `model`, or use another server"),
     "too_large": Policy(1, ConfigError, "raise the server's context, or set `context` to its real size so that prompts are cut to fit"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-_LEAD = r"[\s>]*(?:#+\s*)?(?:[-*+•]\s+)?(?:\d{1,3}[.)]\s+)?[*_`]*"
+_LEAD = r"[\s>]*+(?:#++\s*+)?+(?:[-*+•]\s++)?+(?:\d{1,3}[.)]\s++)?+[*_`]*+"  # possessive: hostile lines cost no more than their length
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})[\w+.-]*\s*$")
 _BULLET = re.compile(r"(\s*)(?:[-*+•–]|\d{1,3}[.)])\s+(\S.*)$")
 _HEADING = re.compile(r"\s*#{1,6}\s*(\S.*)$")

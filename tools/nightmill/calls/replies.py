@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from nightmill.calls import plain
+from nightmill.edits import file_blocks
 from nightmill.errors import BadReply
 
 APPROVED, REJECTED = "APPROVED", "REJECTED"
@@ -171,11 +172,12 @@ def net(cents: int) -> int:
 
     @classmethod
     def parse(cls, text: str, facts: Mapping[str, Any]) -> Self:
-        from nightmill.edits import file_blocks
-
         files = file_blocks(text)
         if not files:
             raise BadReply("Your reply has no file: write the path alone on a line, then the whole file in a fenced block.")
+        examples = cls.FORMAT + str(facts.get("example", ""))
+        if copied := [path for path, content in files.items() if len(content) >= 40 and content.strip() in examples]:
+            raise BadReply(f"{', '.join(copied)} is copied from the prompt's example. Write the files of this program.")
         allowed = facts.get("paths")
         if allowed is not None and (foreign := sorted(set(files) - set(allowed))):
             raise BadReply(f"You may not write {', '.join(foreign)}. Write only: {', '.join(sorted(allowed))}.")

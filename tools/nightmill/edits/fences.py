@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 _FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})(.*)", re.DOTALL)
@@ -43,48 +43,62 @@ def fence_at(lines: Sequence[str], index: int) -> Fence | None:
 
 @dataclass(frozen=True)
 class Closing:
-    """Where a fence closes: `index` is None when it does not. Not `certain`: another bare fence could be the end just as well."""
+    """Where a whole file's fence closes; `index` is None when it does not."""
 
     index: int | None
     certain: bool = True
+    """False when another bare fence could be the end just as well."""
     broken: bool = False
-    """Taking `index` as the end leaves another fence open behind it."""
+    """Taking `index` as the end leaves a bare fence open behind it."""
 
 
-def closing(opener: Fence, later: Sequence[Fence], starts_item: Callable[[Fence], bool]) -> Closing:
-    """The end of `opener` among `later` fences. `starts_item(fence)` tells whether a path line stands directly above a fence."""
-    fences = [fence for fence in later if fence.may_close(opener)]
+def first_close(opener: Fence, later: Iterable[Fence]) -> Fence | None:
+    """The fence among `later` that closes `opener`, tagged fences inside it opening nested ones; None when it is never closed."""
     depth = 0
-    for at, fence in enumerate(fences):
+    for fence in later:
+        if not fence.may_close(opener):
+            continue
         if fence.info:
             depth += 1
         elif depth:
             depth -= 1
         else:
-            return _judged(fences, at, starts_item)
-    return Closing(None)
+            return fence
+    return None
 
 
-def _judged(fences: list[Fence], first: int, starts_item: Callable[[Fence], bool]) -> Closing:
-    end = fences[first].index
-    if first + 1 < len(fences) and fences[first + 1].bare and fences[first + 1].index == end + 1:
+def closing(opener: Fence, later: Iterable[Fence], starts_item: Callable[[Fence], bool]) -> Closing:
+    """The end of a whole file among `later` fences. `starts_item(fence)` tells whether a path line stands directly above a fence."""
+    source = (fence for fence in later if fence.may_close(opener))
+    fences: list[Fence] = []
+    close = first_close(opener, _recorded(source, fences))
+    if close is None:
+        return Closing(None)
+    first = len(fences) - 1
+    _read_to_next_item(source, fences, starts_item)
+    if first + 1 < len(fences) and fences[first + 1].bare and fences[first + 1].index == close.index + 1:
         first += 1  # a doubled closing fence
-    fences = fences[: _until_next_item(fences, first + 1, starts_item)]
     left_open = _left_open_from(fences)
     complete = _complete_before(fences)
     others = any(fences[at].bare and complete[at] and left_open[at + 1] is None for at in range(first + 1, len(fences)))
     still_open = left_open[first + 1]
-    return Closing(end, certain=not others, broken=still_open is not None and still_open.bare)
+    return Closing(close.index, certain=not others, broken=still_open is not None and still_open.bare)
 
 
-def _until_next_item(fences: list[Fence], start: int, starts_item: Callable[[Fence], bool]) -> int:
-    """The index in `fences` of the first fence from `start` on that opens another whole file, counting only fences outside of others."""
+def _recorded(source: Iterable[Fence], into: list[Fence]) -> Iterator[Fence]:
+    for fence in source:
+        into.append(fence)
+        yield fence
+
+
+def _read_to_next_item(source: Iterable[Fence], into: list[Fence], starts_item: Callable[[Fence], bool]) -> None:
+    """Adds the fences up to the one that opens another whole file, looking only at fences outside of others."""
     inside = False
-    for at in range(start, len(fences)):
-        if not inside and starts_item(fences[at]):
-            return at
-        inside = not (inside and fences[at].bare)
-    return len(fences)
+    for fence in source:
+        if not inside and starts_item(fence):
+            return
+        into.append(fence)
+        inside = not (inside and fence.bare)
 
 
 def _complete_before(fences: list[Fence]) -> list[bool]:

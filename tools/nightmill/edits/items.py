@@ -32,6 +32,8 @@ class Block:
     path: str
     body: tuple[str, ...]
     dividers: tuple[int, ...]
+    length: int = 7
+    """Characters of the opener's marker."""
     odd_divider: bool = False
     """The divider is not as long as the opener."""
     rivals: tuple[str, ...] = ()
@@ -40,12 +42,19 @@ class Block:
     def split(self, divider: int) -> Split:
         return Split(self.body[:divider], self.body[divider + 1 :])
 
+    @property
+    def creates(self) -> bool:
+        """SEARCH is empty, or nothing but blank lines."""
+        return not any(line.strip(" \t") for line in self.body[: self.dividers[0]])
+
 
 @dataclass(frozen=True)
 class WholeFile:
     number: int
     path: str
     lines: tuple[str, ...]
+    certain: bool = True
+    """False when another fence could be the file's end just as well."""
 
 
 @dataclass(frozen=True)

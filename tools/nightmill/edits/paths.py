@@ -6,29 +6,36 @@ import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from nightmill.edits.items import Refused
 
 Exists = Callable[[str], bool]
+"""Is this, however written, the path of a file?"""
 
 _LONGEST_LINE = 400
 _LONGEST_PATH = 1000
 _LONGEST_NAME = 255
 
-SUFFIXES = frozenset(
-    """ada adb ads asm astro awk bash bat bats bib c cc cfg cjs clj cljs cmake cmd coffee conf cpp cr cs css csv cts cu cue cxx d dart
-    diff dockerfile eex el elm env erb erl ex exs f90 feature fish fs fsx gitignore glsl go gql gradle graphql groovy h haml hbs hcl hh hpp hrl
-    hs htm html hxx in ini ipynb j2 java jinja jinja2 jl js json json5 jsonc jsonl jsx kt kts ksh less lhs lisp lock log lua m
-    make markdown md mdx mjs mk ml mli mm mod mts mustache nim nix nu org pas patch php pl plist pm po pot prisma properties proto ps1
-    pug pxd py pyi pyx qmd r rake raku rb rkt robot rs rst s sass scala scm scss service sh slim sln sol sql srt styl sum sv svelte svg swift
-    t tcl template tex textproto tf tfvars thrift tmpl toml tpl ts tsv tsx txt typ v vb vbs vhd vim vue wat wgsl wsgi xhtml xml xsd xsl
-    xslt yaml yml zig zsh""".split()
-)
+_SUFFIX_WORDS = """
+ada adb ads asm astro awk bash bat bats bib c cc cfg cjs clj cljs cmake cmd coffee conf cpp cr cs css csv cts cu cue cxx d dart diff
+dockerfile eex el elm env erb erl ex exs f90 feature fish fs fsx gitignore glsl go gql gradle graphql groovy h haml hbs hcl hh hpp hrl hs
+htm html hxx in ini ipynb j2 java jinja jinja2 jl js json json5 jsonc jsonl jsx kt kts ksh less lhs lisp lock log lua m make markdown md
+mdx mjs mk ml mli mm mod mts mustache nim nix nu org pas patch php pl plist pm po pot prisma properties proto ps1 pug pxd py pyi pyx qmd
+r rake raku rb rkt robot rs rst s sass scala scm scss service sh slim sln sol sql srt styl sum sv svelte svg swift t tcl template tex
+textproto tf tfvars thrift tmpl toml tpl ts tsv tsx txt typ v vb vbs vhd vim vue wat wgsl wsgi xhtml xml xsd xsl xslt yaml yml zig zsh
+"""
+_NAME_WORDS = """
+Makefile makefile GNUmakefile Dockerfile Containerfile Procfile Gemfile Rakefile Jenkinsfile Vagrantfile Justfile justfile CODEOWNERS
+LICENSE
+"""
+_PROSE_WORDS = "md markdown mdx mkd qmd rmd rst txt adoc j2 jinja jinja2 tmpl tpl"
+
+SUFFIXES = frozenset(_SUFFIX_WORDS.split())
 """Endings by which a bare name counts as a file that may be created. Others need a folder or a leading `./`."""
 
-_NAMES = frozenset(
-    "Makefile makefile GNUmakefile Dockerfile Containerfile Procfile Gemfile Rakefile Jenkinsfile Vagrantfile Justfile justfile CODEOWNERS LICENSE".split()
-)
+_NAMES = frozenset(_NAME_WORDS.split())
+_PROSE = frozenset(_PROSE_WORDS.split())
 
 _MARK = re.compile(r"(?:#{1,6}|[-*+•]|\d{1,3}[.)])[ \t]+")
 _WORD = r"file(?:[ _-]?(?:name|path))?|path"
@@ -81,8 +88,10 @@ def named_alone(line: str, exists: Exists) -> Named | None:
     if len(line) > _LONGEST_LINE:
         return None
     text = peel(line)
-    if not text or " " in text or "\t" in text:
-        return Named(text) if text and exists(text) else None
+    if not text:
+        return None
+    if " " in text or "\t" in text:
+        return Named(text) if "." in text and exists(text) else None
     return _classified(text, exists)
 
 
@@ -156,6 +165,16 @@ def normalise(text: str) -> str:
 
 def _is_git(part: str) -> bool:
     return part.rstrip(". ").casefold() in (".git", "git~1")
+
+
+def suffix_of(path: str) -> str:
+    """The ending of the path's last part, lower case and without its dot."""
+    return PurePosixPath(path).suffix.lower().removeprefix(".")
+
+
+def is_prose(path: str) -> bool:
+    """May lines of this file be Markdown fences?"""
+    return suffix_of(path) in _PROSE
 
 
 def fold(name: str) -> str:

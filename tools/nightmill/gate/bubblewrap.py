@@ -45,19 +45,8 @@ _ALWAYS = (
     *("memory-watchdog", "disk-watchdog", "output-limit", "wall-limit"),
 )
 _NAMESPACES = ("--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
-_IDENTITY = (
-    "--uid",
-    "1000",
-    "--gid",
-    "1000",
-    "--hostname",
-    "sandbox",
-    "--die-with-parent",
-    "--new-session",
-    "--clearenv",
-    "--cap-drop",
-    "ALL",
-)
+_IDENTITY = ("--uid", "1000", "--gid", "1000", "--hostname", "sandbox", "--die-with-parent", "--clearenv", "--cap-drop", "ALL")
+# No --new-session: the guard has made one, without a terminal, and by it finds what is left when all else fails.
 
 
 @dataclass

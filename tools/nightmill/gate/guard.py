@@ -4,13 +4,13 @@ Started as a script by the supervisor (`python -I -S guard.py SPEC`), standard l
 
     argv    the command
     life    fd of a pipe whose other end only the orchestrator holds; its end-of-file means "kill all and report"
-    status  fd to which the wait status of the command is written, in decimal
+    status  fd to which go the session id of the command, a newline, and when all is over its wait status; both in decimal
     parent  pid of the orchestrator
     uid     null, or the unprivileged user to become (we are root)
     stage   fds of directories and files to make reachable as /tmp/FD for that user, who may not be able to walk to them
 
 Being a subreaper, the guard is the parent of whatever escapes its own parent, so no `setsid`, double fork or daemon leaves the tree.
-A kill of the orchestrator at any moment closes the pipe; a kill of the guard itself ends the command through its death signal.
+A kill of the orchestrator at any moment closes the pipe. After a kill of the guard itself the orchestrator ends the session.
 """
 
 from __future__ import annotations
@@ -84,9 +84,11 @@ def drop_to(uid: int) -> None:
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
-def _become(argv: Sequence[str], uid: int | None, stage: Sequence[int], guard: int) -> None:
-    """In the child: never returns."""
+def _become(argv: Sequence[str], uid: int | None, stage: Sequence[int], guard: int, go: int) -> None:
+    """In the child, once the guard has written to `go`: never returns."""
     try:
+        if not os.read(go, 1):
+            return
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
@@ -122,6 +124,27 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def session_members(session: int) -> list[int]:
+    """Pids of the living processes of a session, in the whole system."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, _, its_session, *_ = place.read_text(errors="replace").rpartition(")")[2].split()
+            if int(its_session) == session and state not in "ZX":
+                found.append(int(place.parent.name))
+    return found
+
+
+def kill_session(session: int) -> None:
+    """Kill what is left of a session, with all below its members."""
+    until = time.monotonic() + _KILL_FOR_S
+    while (members := session_members(session)) and time.monotonic() < until:
+        for pid in [*members, *(below for one in members for below in descendants(one))]:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.002)
+
+
 def kill_tree() -> None:
     """Kill and reap everything below this process."""
     until = time.monotonic() + _KILL_FOR_S
@@ -147,9 +170,13 @@ def main(spec_text: str) -> int:
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     guard = os.getpid()
+    go_read, go_write = os.pipe()
     child = os.fork()
     if child == 0:
-        _become(spec["argv"], spec["uid"], spec["stage"], guard)
+        os.close(go_write)
+        _become(spec["argv"], spec["uid"], spec["stage"], guard, go_read)
+    os.write(status, f"{child}\n".encode())
+    os.write(go_write, b"go")
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)

@@ -46,7 +46,7 @@ class Proof(BaseModel):
     reasons: dict[str, str] = {}
     """Id → why it is where it is, one line."""
     trouble: str = ""
-    """Set when the sandbox or the machine kept the proof from being made; what was not run is then in no tuple."""
+    """Set when something other than the tests kept the proof from being made: machine, sandbox, stubs. All tuples are then empty."""
 
 
 def row(test: str) -> str:
@@ -62,6 +62,8 @@ def prove(gate: QualityGate, stubs: Tree, acceptance: Tree, v1: Tree | None = No
     (`os._exit`, a crash) is repeated file by file. Raises as little as the gate.
     """
     acceptance = under_acceptance(acceptance)
+    if unparsed := gate.pack.precheck(stubs):
+        return Proof(trouble=f"the stubs do not parse: {unparsed[0].file}:{unparsed[0].line}: {unparsed[0].message}")
     tests, detail = _run(gate, stubs, acceptance)
     declared = _declarations(gate.pack, acceptance)
     if declared and not tests:
@@ -162,7 +164,8 @@ def _on_v1(test: TestOutcome, changed: bool) -> _Sorted | None:
 
 def _what(test: TestOutcome) -> str:
     place = f" ({test.crash_file}:{test.crash_line})" if test.crash_file else ""
-    return f"{test.exception or test.outcome}: {_first_line(test.message)}{place}"
+    said = _first_line(test.message)
+    return f"{test.exception or test.outcome}{f': {said}' if said else ''}{place}"
 
 
 def _first_line(text: str) -> str:

@@ -37,10 +37,10 @@ class TestOutcome(_Record):
     exception: str = ""
     """Class name of what was raised, e.g. `AssertionError`."""
     crash_file: str = ""
-    """Where it was raised, relative to the gated tree; empty when outside of it."""
+    """Innermost frame inside the gated tree, relative to it; empty when there is none."""
     crash_line: int = 0
     crash_function: str = ""
-    """Name of the function in which it was raised, qualified when known (`Ledger.total`)."""
+    """Name of that frame's function, qualified when known (`Ledger.total`)."""
     traceback: str = ""
     """The report as the test runner prints it, at most a few kB."""
 
@@ -84,6 +84,11 @@ class GateRecord(_Record):
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         return tuple(d for s in self.steps if not s.advisory for d in s.diagnostics)
+
+    @property
+    def built(self) -> bool:
+        """Whether the build step passed; says nothing about behaviour."""
+        return any(s.name == "build" and s.status == "passed" for s in self.steps)
 
     @property
     def passed(self) -> frozenset[str]:

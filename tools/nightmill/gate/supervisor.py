@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import selectors
-import signal
 import subprocess
 import sys
 import time
@@ -190,7 +189,20 @@ class _Run:
     def _read_status(self) -> bool:
         data = os.read(self.status, 64)
         self.report += data
+        if not data and not self.result:
+            self._end_session()
         return bool(data)
+
+    @property
+    def result(self) -> bytes:
+        """What the guard said at its end."""
+        return self.report.partition(b"\n")[2]
+
+    def _end_session(self) -> None:
+        """The guard is dead. Its death signal reaches neither all of bubblewrap while that is still setting up, nor further processes."""
+        session = self.report.partition(b"\n")[0]
+        if session:
+            guard.kill_session(int(session))
 
     def close(self) -> None:
         """Leave nothing behind, whatever happened."""
@@ -198,8 +210,9 @@ class _Run:
         try:
             self.guard.wait(_GUARD_GIVES_UP_S)
         except subprocess.TimeoutExpired:
-            self.guard.send_signal(signal.SIGKILL)
+            self.guard.kill()
             self.guard.wait()
+            self._end_session()
         os.close(self.out)
         os.close(self.status)
 
@@ -215,8 +228,8 @@ def supervise(command: Command, limits: Limits, disk: DiskUse, stopping: Callabl
     finally:
         run.close()
     seconds = time.monotonic() - run.started
-    if run.report.isdigit():
-        return Ended(int(run.report), None, run.output.text, seconds, run.output.truncated)
+    if run.result.isdigit():
+        return Ended(int(run.result), None, run.output.text, seconds, run.output.truncated)
     if run.killed:
         return Ended(None, run.killed, run.output.text, seconds, run.output.truncated)
     last = run.output.text.decode(errors="replace").strip().splitlines()[-1:]

@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 import re
 import signal
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from nightmill.gate.disk import DiskUse, remove_tree
+from nightmill.gate.disk import DiskUse
 from nightmill.gate.interpreter import examine
 from nightmill.gate.limits import Limits, Ran, never
 from nightmill.gate.supervisor import Command, supervise
@@ -46,15 +45,12 @@ class Unsandboxed:
     ) -> Ran:
         limits = limits or Limits()
         outside = _Translation({"/build": work.path, **(bind or {})})
-        home = Path(tempfile.mkdtemp(prefix="nightmill-home-", dir=self._scratch))
-        try:
-            own = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home), "TMPDIR": str(home), "LANG": "C.UTF-8"}
+        with self.workdir({}) as home:
+            own = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(home.path), "TMPDIR": str(home.path), "LANG": "C.UTF-8"}
             own |= {name: outside(value) for name, value in (env or {}).items()}
             size = [f"--fsize={limits.file_mb << 20}", "--core=0"]
             command = Command(["prlimit", *size, "--", *map(outside, argv)], env=own, cwd=work.path)
             ended = supervise(command, limits, DiskUse(work.fd, limits.disk_mb << 20), stopping)
-        finally:
-            remove_tree(home)
         code = -signal.SIGKILL if ended.status is None else os.waitstatus_to_exitcode(ended.status)
         return Ran(code if code >= 0 else None, -code if code < 0 else None, ended.killed, ended.output, ended.seconds, ended.truncated)
 

@@ -30,6 +30,7 @@ class Workdir:
         """
         _check_paths(tree)
         with machine_trouble():
+            scratch.mkdir(parents=True, exist_ok=True)
             self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=scratch))
         self.inside = inside or str(self.path)
         self.fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -82,11 +82,18 @@ def facts_of(session: Session, stage: Stage) -> dict[str, str]:
     if stage.outside:
         facts["source"] = session.source_hash()
     if stage.evidence:
-        facts["evidence"] = session.evidence_hash()
+        facts["evidence"] = session.evidence_hash(states(session))
     take = session.run.take(stage.name)
     if take:
         facts["take"] = str(take)
     return facts
+
+
+def states(session: Session) -> dict[str, str]:
+    """Stage → `fresh`, `kept`, `stale` or `held`, of all stages but the closing ones."""
+    from nightmill.graph.commands import stages_of
+
+    return {s.name: check(session, s).state for s in stages_of(session) if not s.closing}
 
 
 def input_hash(root: Path, need: str) -> str:

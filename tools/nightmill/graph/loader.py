@@ -19,15 +19,18 @@ from nightmill.run.rundir import RunDir
 class RunLoader(TaskLoader2):  # type: ignore[misc]  # doit has no type hints
     """Named in a run's `doit.cfg`. Commands read through it take no lock; our `run` command does."""
 
-    def __init__(self) -> None:
+    def __init__(self, talkative: bool = False) -> None:
         super().__init__()
         self.session: sessions.Session | None = None
+        self._talkative = talkative
 
     def setup(self, opt_values: Any) -> None:
+        if self.session is not None:
+            return
         try:
             root = find_run(Path.cwd())
             os.chdir(root)
-            self.session = sessions.Session(RunDir(root))
+            self.session = sessions.Session(RunDir(root), self._talkative)
             self.session.run.config  # noqa: B018 - a broken run.yaml is reported before anything else happens
         except NightmillError as error:
             raise InvalidDodoFile(str(error)) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from nightmill.graph.facts import check
@@ -27,8 +27,8 @@ def stage_lines(session: Session, stages: Sequence[Stage]) -> list[StageLine]:
     return lines
 
 
-def summary_of(session: Session, states: dict[str, str] | None = None, exit_code: int | None = None) -> Summary:
-    """The summary as contract, matrix, proof and events have it now."""
+def summary_of(session: Session, states: Mapping[str, str], exit_code: int | None = None) -> Summary:
+    """The summary as contract, matrix, proof and events have it now; `states` is what the stamps say (stage → state)."""
     root = session.run.root
     proof = None
     if (path := root / "acceptance" / "proof.json").is_file():

@@ -65,7 +65,7 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no type hints
                 return 0
             sweep(session.run.root)
             preflight(session, stages)
-            session.open_console(stages)
+            session.open_console()
             try:
                 return self._work(session, params, args)
             finally:
@@ -81,12 +81,13 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no type hints
             self.codes.append(error.exit_code)
             self.report.failures.append(("run", str(error)))
         except Exception:
-            traceback.print_exc()
+            self.report.bugs.append(traceback.format_exc())
             self.codes.append(EXIT_BUG)
         code = Stopped.exit_code if session.stopping() else worst(self.codes)
         reason = "; ".join(f"{name}: {text}" for name, text in self.report.failures[:3])
-        for text in self.report.bugs:
-            print(text, file=sys.stderr)  # noqa: T201
+        if self.report.bugs:
+            session.close()
+            print("\n".join(self.report.bugs), file=sys.stderr)  # noqa: T201
         session.run.events.emit(RunEnded(exit=code, word=EXIT_WORDS[code], reason=reason))
         finish(session, stages_of(session), code, self.report.blocked)
         return code
@@ -116,6 +117,7 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no type hints
     def _pass(self, session: Session, params: Any, names: Sequence[str]) -> None:
         if not names:
             return
+        session.show(stages_of(session))
         clone = DefaultUpdate()
         clone.update(params)
         clone._non_default_keys = set(params._non_default_keys)

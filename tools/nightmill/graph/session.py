@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from nightmill.errors import ConfigError, Stopped
 from nightmill.run.evidence import evidence_hash
 from nightmill.run.rundir import RunDir
-from nightmill.run.trees import tree_hash
+from nightmill.run.trees import sha, tree_hash
 
 if TYPE_CHECKING:
     from nightmill.calls.backends import Backends
@@ -31,6 +31,8 @@ class Session:
     """Shared by all stages of one `doit`; safe between threads. Expensive parts are made when first needed."""
 
     run: RunDir
+    talkative: bool = False
+    """Speak even when nobody seems to watch: `nightmill demo` in a pipe."""
     console: Console | None = None
     _stop: threading.Event = field(default_factory=threading.Event)
     _once: threading.RLock = field(default_factory=threading.RLock)
@@ -47,14 +49,20 @@ class Session:
         if self.stopping():
             raise Stopped("stopped by a signal; run doit again to go on")
 
-    def open_console(self, stages: Sequence[Stage]) -> None:
-        """From here on the person sees events and tokens as they come."""
+    def open_console(self) -> None:
+        """From here on the person sees what happens. Without any terminal (cron) only a run that does not end well speaks."""
         from nightmill.console import Console
+
+        attended = any(s.isatty() for s in (sys.stdin, sys.stdout, sys.stderr))
+        self.console = Console(sys.stdout, quiet=not (attended or self.talkative))
+        self.run.events.subscribe(self.console.on_event)
+
+    def show(self, stages: Sequence[Stage]) -> None:
+        """Tells the console which stages there are now."""
         from nightmill.graph.reading import stage_lines
 
-        self.console = Console(sys.stdout, quiet=not sys.stdout.isatty())
-        self.run.events.subscribe(self.console.on_event)
-        self.console.plan(stage_lines(self, stages))
+        if self.console:
+            self.console.plan(stage_lines(self, stages))
 
     def close(self) -> None:
         if self.console:
@@ -105,8 +113,9 @@ class Session:
                 files[rel] = digest
         return files
 
-    def evidence_hash(self) -> str:
-        return evidence_hash(self.run.events)
+    def evidence_hash(self, states: Mapping[str, str]) -> str:
+        """What reports are made from: the events that still count, and which stages are up to date."""
+        return sha(evidence_hash(self.run.events) + repr(sorted(states.items())))
 
     @cached_property
     def backends(self) -> Backends:

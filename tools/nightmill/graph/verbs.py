@@ -32,10 +32,10 @@ COMMANDS = {
 }
 
 
-def doit(arguments: Sequence[str]) -> int:
+def doit(arguments: Sequence[str], *, talkative: bool = False) -> int:
     """Runs doit with the run directory around the working directory. Raises UsageError when there is none."""
     os.chdir(find_run(Path.cwd()))
-    return int(DoitMain(RunLoader(), extra_config={"COMMAND": dict(COMMANDS)}).run(list(arguments)) or 0)
+    return int(DoitMain(RunLoader(talkative), extra_config={"COMMAND": dict(COMMANDS)}).run(list(arguments)) or 0)
 
 
 def open_session() -> Session:

@@ -44,7 +44,7 @@ class OpenAICompat:
         self._base, self._root, where = _addresses(url)
         key = (api_key or "").strip()
         if not all("!" <= c <= "~" for c in key):
-            raise ConfigError(f"provider {name}: the API key holds characters that no header can carry: check the variable in api_key_env")
+            raise ConfigError(f"provider {name}: the API key holds characters that no header can carry: check api_key_env or api_key_file")
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._failures = Failures(where, key or None)
         self._idle_s, self._connect_s, self._first_token_s = idle_s, connect_s, first_token_s
@@ -80,7 +80,8 @@ class OpenAICompat:
         if n_ctx := count(_at(props, "default_generation_settings", "n_ctx")):
             return n_ctx
         models = self._get("/models", f"{self._base}/models")
-        listed = [entry for entry in _at(models, "data") or [] if isinstance(entry, dict)]
+        data = _at(models, "data")
+        listed = [entry for entry in data if isinstance(entry, dict)] if isinstance(data, list) else []
         entry = next((entry for entry in listed if entry.get("id") == model), listed[0] if len(listed) == 1 else {})
         said = [count(entry.get(key)) for key in _WINDOW_KEYS] + [count(_at(entry, "meta", "n_ctx"))]
         return next((n for n in said if n), None)
@@ -161,16 +162,16 @@ class OpenAICompat:
 
 def _addresses(url: str) -> tuple[str, str, str]:
     """(base of the protocol's routes, root of the server's own routes, host and port to show). Raises ConfigError."""
+    shown = re.sub("//.*@", "//…@", url)
     try:
         parsed = httpx.URL(url.strip())
-    except httpx.InvalidURL as error:
-        raise ConfigError(f"url {url!r} is not a URL: {error}") from error
-    if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise ConfigError(f"url {url!r} must look like http://127.0.0.1:8080/v1")
+        parsed.raw_host.decode("ascii").encode("idna")  # what the resolver will do: empty and overlong labels
+    except (httpx.InvalidURL, UnicodeError) as error:
+        raise ConfigError(f"url {shown!r} is not a URL: {error}") from error
+    if parsed.scheme not in ("http", "https") or not parsed.host or (parsed.port or 0) > 65_535:
+        raise ConfigError(f"url {shown!r} must look like http://127.0.0.1:8080/v1")
     if parsed.userinfo or parsed.query or parsed.fragment:
-        raise ConfigError(
-            f"the url of {parsed.host} must have no user, query or fragment: put the key into the variable named by api_key_env"
-        )
+        raise ConfigError(f"the url of {parsed.host} must have no user, query or fragment: name the key by api_key_env or api_key_file")
     base = str(parsed).rstrip("/").removesuffix("/chat/completions")
     if not re.search(r"/v\d+[a-z0-9]*(/|$)", parsed.path):
         base += "/v1"

@@ -53,7 +53,8 @@ def read_report(data: bytes | None, key: bytes, declared: Sequence[str] = ()) ->
     except (ValueError, KeyError, TypeError) as error:
         report.fault = f"the report was tampered with: {error}"
         return report
-    report.fault = _fault(report, declared)
+    torn = bool(data) and not (data or b"").endswith(b"\n")
+    report.fault = "bytes follow the test runner's summary" if torn and report.exit is not None else _fault(report, declared)
     return report
 
 
@@ -77,12 +78,12 @@ def _take(report: Report, event: dict[str, Any]) -> None:
         case "started":
             report.started = True
         case "collected":
-            report.collected += [plain(i) for i in event["ids"]]
+            report.collected += [_str(i) for i in event["ids"]]
             report.running = ""
         case "broken":
             report.broken.append(_outcome(event))
         case "start":
-            report.running = plain(event["id"])
+            report.running = _str(event["id"])
         case "result":
             report.results.append(_outcome(event))
             report.running = ""
@@ -92,15 +93,21 @@ def _take(report: Report, event: dict[str, Any]) -> None:
 
 def _outcome(event: dict[str, Any]) -> TestOutcome:
     return TestOutcome(
-        id=plain(event["id"]),
+        id=_str(event["id"]),
         outcome=event["outcome"],
-        exception=plain(event.get("exception", "")),
-        message=plain(event.get("message", "")),
-        crash_file=plain(event.get("file", "")),
+        exception=_str(event.get("exception", "")),
+        message=_str(event.get("message", "")),
+        crash_file=_str(event.get("file", "")),
         crash_line=event.get("line", 0),
-        crash_function=plain(event.get("function", "")),
-        traceback=plain(event.get("traceback", "")),
+        crash_function=_str(event.get("function", "")),
+        traceback=_str(event.get("traceback", "")),
     )
+
+
+def _str(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} where a text belongs")
+    return plain(value)
 
 
 def _fault(report: Report, declared: Sequence[str]) -> str:
@@ -109,11 +116,12 @@ def _fault(report: Report, declared: Sequence[str]) -> str:
     if report.exit is None:
         return f"the test run ended before its summary{f', in {report.running}' if report.running else ''}"
     ids = [t.id for t in report.results]
+    ended = set(ids)
     if twice := [*_more_than_once(ids), *_more_than_once(report.collected)]:
         return f"{twice[0]} was reported twice"
-    if unknown := sorted(set(ids) - set(report.collected)):
+    if unknown := sorted(ended - set(report.collected)):
         return f"{unknown[0]} has a result but was never collected"
-    if missing := [i for i in report.collected if i not in set(ids)]:
+    if missing := [i for i in report.collected if i not in ended]:
         return f"{len(missing)} of {len(report.collected)} collected tests have no result, first {missing[0]}"
     known = {i.split("[", 1)[0] for i in report.collected}
     if not report.broken and (lost := [i for i in declared if i not in known]):
@@ -161,10 +169,8 @@ def _judge(ran: Ran, report: Report) -> tuple[StepStatus, str]:
         kinds = ", ".join(f"{n} {kind}" for kind, n in Counter(t.outcome for t in bad).items())
         return "failed", f"{kinds} of {len(report.tests)} tests, first {bad[0].id}"
     if not report.results:
-        return (
-            "incomplete",
-            "no tests were collected" if report.exit == _NONE_COLLECTED else f"pytest ended with {report.exit} before any test",
-        )
+        none = report.exit == _NONE_COLLECTED
+        return "incomplete", "no tests were collected" if none else f"pytest ended with {report.exit} before any test"
     if report.exit != 0:
         return "incomplete", f"every test passed, yet pytest ended with {report.exit}"
     return "passed", f"{len(report.results)} tests passed"

@@ -14,7 +14,7 @@ from nightmill.gate.languages import _python_syntax as syntax
 from nightmill.gate.languages._python_report import read_report, step_of_tests
 from nightmill.gate.languages.base import ACCEPTANCE, PRIVATE, Bench, Symbol, plain, unlocated
 from nightmill.gate.limits import Ran
-from nightmill.gate.records import Diagnostic, StepRecord
+from nightmill.gate.records import Diagnostic, StepRecord, StepStatus
 from nightmill.run.trees import Tree
 
 _HERE = Path(__file__).parent
@@ -58,7 +58,7 @@ class PythonPack:
     name: ClassVar[str] = "python"
     suffixes: ClassVar[tuple[str, ...]] = (".py",)
     prompt_rules: ClassVar[tuple[str, ...]] = (
-        "Write Python 3.11 that runs as it stands; no placeholders, no `pass` where work is due.",
+        "Write Python that runs on 3.11 and newer as it stands; no placeholders, no `pass` where work is due.",
         "Modules lie at the root of the tree and import each other absolutely: `from ledger import Ledger` for ledger.py.",
         "Use the standard library only, unless the old code already imports a package.",
         "Never name a file like a standard module (json.py, types.py, queue.py): it could not be imported.",
@@ -92,7 +92,7 @@ class PythonPack:
             return "only sources are delivered, no compiled or path files"
         if parts[0] == PRIVATE or top in _OUR_TOOLS:
             return f"{parts[0]} belongs to the test runner"
-        if len(parts) <= 2 and top in sys.stdlib_module_names and name.endswith(".py"):
+        if top in sys.stdlib_module_names and name.endswith(".py"):
             return f"{parts[0]} has the name of a standard module and could not be imported: choose another name"
         return None
 
@@ -135,7 +135,7 @@ class PythonPack:
             found = tuple(_lint_finding(f, bench.work.inside) for f in json.loads(ran.output or b"null") or ())
         except (ValueError, KeyError, TypeError):
             return _record("lint", "incomplete", command, ran, unlocated("ruff gave no readable answer", ran.output), (), advisory=True)
-        status = "failed" if found else "passed" if ran.exit == 0 else "incomplete"
+        status: StepStatus = "failed" if found else "passed" if ran.exit == 0 else "incomplete"
         return _record("lint", status, command, ran, f"{len(found)} findings" if found else "", found, advisory=True)
 
     def test(self, bench: Bench) -> StepRecord:
@@ -189,7 +189,14 @@ def _lint_finding(fact: dict[str, Any], root: str) -> Diagnostic:
 
 
 def _record(
-    name: str, status: Any, command: tuple[str, ...], ran: Ran, detail: str, diagnostics: tuple[Diagnostic, ...], *, advisory: bool = False
+    name: str,
+    status: StepStatus,
+    command: tuple[str, ...],
+    ran: Ran,
+    detail: str,
+    diagnostics: tuple[Diagnostic, ...],
+    *,
+    advisory: bool = False,
 ) -> StepRecord:
     return StepRecord(
         name=name,

@@ -1,0 +1,39 @@
+"""Shared by all tests: the pipeline as an installed nightmill would load it, and small run directories."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from nightmill import demo
+from nightmill.graph import session as sessions
+from nightmill.graph.session import Session
+from nightmill.paths import load_dodo
+from nightmill.run.rundir import RunDir
+
+load_dodo()
+
+
+@pytest.fixture
+def demo_run(tmp_path: Path) -> Path:
+    """The bundled example laid out as `nightmill demo` does, not run yet."""
+    return demo.prepare(tmp_path, None)
+
+
+@pytest.fixture
+def open_run() -> Iterator[Callable[[Path], Session]]:
+    """Opens a run directory as the commands do; the working directory is restored afterwards."""
+    before = Path.cwd()
+
+    def opened(root: Path) -> Session:
+        os.chdir(root)
+        session = Session(RunDir(root))
+        sessions.set_current(session)
+        return session
+
+    yield opened
+    sessions.set_current(None)
+    os.chdir(before)
