@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 
 from nightmill.calls import plain
 from nightmill.calls.replies import ReplyFormat
+from nightmill.calls.sections import show
 from nightmill.errors import BadReply, NoUsableReply
 from nightmill.graph.context import Ctx
 from nightmill.graph.stage import stage
@@ -83,7 +84,7 @@ def analysis(ctx: Ctx) -> None:
     """State what holds across the old program; claims whose place does not exist are struck."""
     lengths = {path: len(data.removesuffix(b"\n").split(b"\n")) for path, data in ctx.source().items()}
     try:
-        claims = ctx.ask().claims
+        claims = ctx.ask(sections={"source": show(ctx.source(), numbered=True)}).claims
     except (BadReply, NoUsableReply) as error:
         ctx.note(f"no readable analysis: {error}")
         claims = ()

@@ -111,4 +111,7 @@ def contract(ctx: Ctx) -> None:
     if not review.approved:
         for finding in review.findings:
             ctx.finding("contract_reviewer", finding.text, finding.where, review.verdict)
-    ctx.write("# Contract\n\n" + ctx.previous("contract"))
+    text = ctx.previous("contract")
+    for deviation in Contract.read(text).deviations:
+        ctx.finding("mission_architect", f"kept as the old program has it: {deviation}")
+    ctx.write("# Contract\n\n" + text)

@@ -21,4 +21,8 @@ def report(ctx: Ctx) -> None:
     """Write report.html: verdict, clauses, attempts, gates, cost, diff, what is not proven."""
     objects = ctx.session.run.objects
     old = {rel: objects.get(digest) for rel, digest in ctx.session.locked_source.items()}
-    ctx.write(render_report(summary_of(ctx.session, states(ctx.session)), diff_trees(old, ctx.tree("v2/")), ctx.read("deviations.md"), templates_dir()))
+    ctx.write(
+        render_report(
+            summary_of(ctx.session, states(ctx.session)), diff_trees(old, ctx.tree("v2/")), ctx.read("deviations.md"), templates_dir()
+        )
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nightmill.build.reviewing import exists
 from nightmill.calls.replies import Review
+from nightmill.calls.sections import show
 from nightmill.errors import BadReply, NoUsableReply
 from nightmill.graph.context import Ctx
 from nightmill.graph.stage import stage
@@ -16,7 +17,7 @@ def review(ctx: Ctx) -> None:
     """Ask, keep the review, report each finding whose place exists in the old or the new version."""
     who = ctx.stage.skill
     try:
-        reply: Review = ctx.ask()
+        reply: Review = ctx.ask(sections={"code": show(ctx.tree("v2/"), numbered=True)})
     except (BadReply, NoUsableReply) as error:
         ctx.finding(who, f"gave no readable review: {error}", verdict="none")
         ctx.write("no verdict")

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import textwrap
 
-from sandbox_help import sandbox
-
 from nightmill.gate.languages.python import PythonPack
 from nightmill.gate.quality import QualityGate
 from nightmill.gate.records import StepRecord, TestOutcome
 from nightmill.gate.sandbox import Limits
+from sandbox_help import sandbox
 
 SMALL = Limits(wall_s=12, memory_mb=512, output_kb=256, disk_mb=64, file_mb=32, processes=64)
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from run_story import attempt, call, story
 
 from nightmill.board import Board
 from nightmill.console import Console, StageLine, terminal_safe
 from nightmill.lines import one_line, seconds, stopwatch
 from nightmill.run.events import CallStarted, EditRefused, Finding, Note, RunEnded, StageFinished, StageStarted
+from run_story import attempt, call, story
 
 TOOLS = Path(__file__).parent.parent / "tools"
 TERMINAL = {"TERM": "xterm-256color"}

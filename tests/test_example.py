@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from gate_help import gate
 
 import nightmill.example
+from gate_help import gate
 from nightmill.build.acceptance import proven_rows
 from nightmill.build.editing import Edits
 from nightmill.build.judge import Duty, judge

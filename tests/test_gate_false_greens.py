@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from gate_help import SMALL, by_name, gate, tree
 
+from gate_help import SMALL, by_name, gate, tree
 from nightmill.gate.records import StepRecord
 from nightmill.gate.verdict import decide
 
@@ -107,6 +107,21 @@ def test_no_way_of_not_passing_looks_like_passing() -> None:
 
 TEST_OF = "import {0}\ndef test_t1_f(): assert {0}.f(1) == 1"
 
+ONLY_SKIPS = {
+    "skipped": "import pytest\ndef test_t1_a(): pytest.skip('x')\n@pytest.mark.skip\ndef test_t2_b(): pass",
+    "skipped file": "import pytest\npytest.skip('x', allow_module_level=True)\ndef test_t1_a(): pass",
+    "xfailed": "import pytest\n@pytest.mark.xfail\ndef test_t1_a(): assert False",
+    "xpassed": "import pytest\n@pytest.mark.xfail\ndef test_t1_a(): pass",
+    "no parameters": "import pytest\n@pytest.mark.parametrize('x', [])\ndef test_t1_a(x): pass",
+}
+
+
+def test_a_suite_that_judges_nothing_is_red() -> None:
+    step = run(tree(app=GOOD), tree(**{f"acceptance__test_{i}": text for i, text in enumerate(ONLY_SKIPS.values())}))
+    assert (step.status, verdict(step)) == ("failed", "red")
+    assert sorted(t.outcome for t in step.tests) == ["skipped", "skipped", "skipped", "skipped", "xfailed", "xpassed"]
+
+
 REWRITES = {
     "replacing a test module": """
         import sys, types
@@ -133,6 +148,7 @@ TAKEOVERS = {
     "sitecustomize": "import os; os._exit(0)",
     "usercustomize": "import os; os._exit(0)",
     "hmac": "raise SystemExit(0)",
+    "colorsys": "raise SystemExit(0)",
     "_pytest__config__init": "raise SystemExit(0)",
     "run_tests": "raise SystemExit(0)",
 }
@@ -146,8 +162,8 @@ INI = {
 
 
 def test_files_at_the_root_take_over_nothing() -> None:
-    bad = run(tree(app=BAD, **TAKEOVERS) | INI)
-    good = run(tree(app=GOOD, **TAKEOVERS) | INI)
+    bad = run(tree(app=f"import colorsys\n{BAD}", **TAKEOVERS) | INI)
+    good = run(tree(app=f"import colorsys\n{GOOD}", **TAKEOVERS) | INI)
     assert (verdict(bad), [t.outcome for t in bad.tests]) == ("red", ["failed", "failed"])
     assert (verdict(good), good.detail) == ("green", "2 tests passed")
 

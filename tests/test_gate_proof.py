@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from gate_help import SMALL, gate, tree
 
+from gate_help import SMALL, gate, tree
 from nightmill.errors import MachineError
 from nightmill.gate.languages.python import PythonPack
 from nightmill.gate.proof import Proof, prove, row

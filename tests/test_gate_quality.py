@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gate_help import SMALL, by_name, gate, tree
-from sandbox_help import sandbox
 
+from gate_help import SMALL, by_name, gate, tree
 from nightmill.errors import MachineError, SandboxMissing
 from nightmill.gate.languages.python import PythonPack
 from nightmill.gate.quality import QualityGate
 from nightmill.gate.records import GateRecord, StepRecord
 from nightmill.gate.sandbox import Workdir, find
 from nightmill.run.trees import Tree, tree_hash
+from sandbox_help import sandbox
 
 LEDGER = """
     class Ledger:

@@ -34,7 +34,7 @@ CASES: list[tuple[str, list[StepRecord], str, str]] = [
     ("summary", [BUILT, step("test", "failed", tests=(GOOD, BAD, BAD))], "red", "2 failed of 3 tests, first a::bad"),
     ("none collected", [BUILT, step("test", "passed")], "incomplete", "no tests were collected"),
     ("incomplete", [BUILT, step("test", "incomplete", tests=(GOOD,), detail="ended early")], "incomplete", "test: ended early"),
-    ("says passed, is not", [BUILT, step("test", "passed", tests=(GOOD, BAD))], "not_run", "nothing was run"),
+    ("says passed, is not", [BUILT, step("test", "passed", tests=(GOOD, BAD))], "red", "1 failed of 2 tests, first a::bad"),
     ("no tests given", [BUILT, LINT, step("test", "not_run", detail="none given")], "not_run", "test: none given"),
     ("nothing", [], "not_run", "nothing was run"),
     ("only advice", [step("lint", "passed", advisory=True)], "not_run", "nothing was run"),

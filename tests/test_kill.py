@@ -10,11 +10,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from runs import DOIT, environment, events_of, product, run
 
 from nightmill import demo
 from nightmill.run.journal import Journal
 from nightmill.run.trees import file_hash
+from runs import DOIT, environment, events_of, product, run
 
 SLOW_REPLY = "<!-- scripted: chunk=300 delay=0.02 -->\n"
 
@@ -32,7 +32,9 @@ def prepared(base: Path) -> Path:
 def kill_after(root: Path, workers: int, seconds: float) -> bool:
     """Starts doit and kills it; False when it had ended before."""
     command = [*DOIT, "-n", str(workers)] if workers > 1 else DOIT
-    with subprocess.Popen(command, cwd=root, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        command, cwd=root, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as child:
         try:
             child.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -93,7 +95,9 @@ def test_a_run_killed_again_and_again_ends_as_an_uninterrupted_one(tmp_path: Pat
 
 def test_a_signal_stops_a_run_in_order_and_doit_goes_on(tmp_path: Path) -> None:
     root = prepared(tmp_path)
-    with subprocess.Popen(DOIT, cwd=root, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        DOIT, cwd=root, env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as child:
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(1.5)
         child.send_signal(signal.SIGTERM)

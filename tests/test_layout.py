@@ -82,7 +82,13 @@ def test_every_need_is_made_by_an_earlier_stage(name: str) -> None:
     made = {"mission.md"}
     missing = []
     for step in pipelines()[name]:
-        parts = [step.draft, step.review, step.then] if isinstance(step, Rounds) else [step.implement, step.merge] if isinstance(step, Waves) else [step]
+        parts = (
+            [step.draft, step.review, step.then]
+            if isinstance(step, Rounds)
+            else [step.implement, step.merge]
+            if isinstance(step, Waves)
+            else [step]
+        )
         for stage in parts:
             needs = ["source.lock" if need == SOURCE else need for need in stage.needs]
             missing += [f"{stage.name} needs {need}" for need in needs if need not in made and need != LAST_WAVE]
@@ -131,7 +137,7 @@ def test_every_asking_stage_has_a_skill_a_template_a_role_a_reply_class_and_a_st
 
 def test_artifacts_are_written_through_one_door() -> None:
     """Outside run/, nothing opens files for writing but the few places named here, none of which writes a stage's artifact."""
-    allowed = {"calls/store.py", "demo.py", "gate/workdir.py", "build/merge.py", "edits/apply.py", "edits/disk.py"}
+    allowed = {"calls/store.py", "demo.py", "gate/sandbox.py", "gate/workdir.py", "build/merge.py", "edits/disk.py"}
     pattern = re.compile(r"\.write_text\(|\.write_bytes\(|\.open\([\"'][wax]|open\([^)]*[\"'][wax]b?[\"']")
     wrong = []
     for path in code():

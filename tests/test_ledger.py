@@ -120,7 +120,9 @@ TREES = st.dictionaries(PATHS, st.binary(max_size=4), max_size=3)
 
 @settings(max_examples=60, deadline=None)
 @given(steps=st.lists(st.tuples(st.booleans(), TREES), max_size=6))
-def test_no_text_of_a_person_is_ever_lost_and_ours_is_never_taken_for_one(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[bool, dict[str, bytes]]]) -> None:
+def test_no_text_of_a_person_is_ever_lost_and_ours_is_never_taken_for_one(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[bool, dict[str, bytes]]]
+) -> None:
     """Publications and hand edits in any order: every byte a person wrote stands in place or was never replaced."""
     ledger = ledger_at(tmp_path_factory.mktemp("run"))
     made: Stamp | None = None

@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 import pytest
-from fake_server import Answer, FakeServer, Http, Raw, Say, closed_port, error, event, flood, html, invalid_utf8, loading, loop, too_large
 
+from fake_server import Answer, FakeServer, Http, Raw, Say, closed_port, error, event, flood, html, invalid_utf8, loading, loop, too_large
 from nightmill.errors import ConfigError, Stopped
 from nightmill.providers.base import Message, NoVerdict, Reply, Request
 from nightmill.providers.failures import Failures, retry_after

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from run_story import CONTRACT, MATRIX, PROOF, V1, V2, outcome, record, story
 
 from nightmill.clauses import Unproven
 from nightmill.deviations import render_deviations
 from nightmill.report import MAX_FILE_LINES, MAX_WIDTH, TreeDiff, diff_trees, render_report
 from nightmill.run.events import Event, Finding, GateRan, RunStarted, StageStarted
 from nightmill.summary import Summary, summarize
+from run_story import CONTRACT, MATRIX, PROOF, V1, V2, outcome, record, story
 
 TEMPLATES = Path(__file__).parent.parent / "templates"
 NO_DIFF = TreeDiff((), 0, 0)

@@ -11,12 +11,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from sandbox_help import SMALL, prints, sandbox
 
 from nightmill.errors import ConfigError, SandboxMissing
 from nightmill.gate import probe
 from nightmill.gate.interpreter import examine, follow
 from nightmill.gate.sandbox import find
+from sandbox_help import SMALL, prints, sandbox
 
 HERE = Path(sys.executable)
 BASE = Path(sys._base_executable)

@@ -9,9 +9,8 @@ import time
 import uuid
 from pathlib import Path
 
-from sandbox_help import SMALL, gone_within, prints, program, sandbox
-
 from nightmill.gate.sandbox import Limits
+from sandbox_help import SMALL, gone_within, prints, program, sandbox
 
 TRY = """
 import errno, os, sys
@@ -326,9 +325,9 @@ def test_memory_shared_after_a_fork_counts_once():
         x = bytearray(b"x" * (100 << 20))
         for _ in range(4):
             if os.fork() == 0:
-                time.sleep(1)
+                time.sleep(0.6)
                 os._exit(0)
-        time.sleep(1)
+        time.sleep(0.7)
         """
     )
     assert (ran.exit, ran.killed) == (0, None)
@@ -354,3 +353,18 @@ def test_stopping_ends_a_run_within_a_moment():
     with box.workdir({}) as work:
         ran = box.run(["/usr/bin/sleep", "30"], work, stopping=lambda: time.monotonic() - begin > 0.5)
     assert ran.killed == "stopped" and time.monotonic() - begin < 1.0
+
+
+def test_a_work_directory_swapped_for_a_link_is_not_followed(tmp_path):
+    box = sandbox()
+    with box.workdir({}) as work:
+        aside = work.path.with_name(work.path.name + "-aside")
+        work.path.rename(aside)
+        work.path.symlink_to(tmp_path)
+        try:
+            ran = box.run(["/bin/sh", "-c", "echo x > written"], work, limits=SMALL)
+        finally:
+            work.path.unlink()
+            aside.rename(work.path)
+        assert ran.exit == 0 and work.read("written", 10) == b"x\n"
+    assert list(tmp_path.iterdir()) == []

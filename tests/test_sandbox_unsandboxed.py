@@ -6,9 +6,8 @@ import sys
 import uuid
 from pathlib import Path
 
-from sandbox_help import SMALL, gone_within, program
-
 from nightmill.gate.sandbox import Limits, find
+from sandbox_help import SMALL, gone_within, program
 
 HERE = Path(sys.executable)
 

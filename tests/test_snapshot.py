@@ -100,4 +100,6 @@ def test_an_unreadable_file_is_left_out_and_named(tmp_path: Path) -> None:
 
 
 def test_examples_of_environment_files_are_no_secrets() -> None:
-    assert is_secret("config/.env.production") and not is_secret(".env.example") and is_secret(".ssh/config") and not is_secret("src/key.py")
+    assert (
+        is_secret("config/.env.production") and not is_secret(".env.example") and is_secret(".ssh/config") and not is_secret("src/key.py")
+    )

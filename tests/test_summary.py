@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from run_story import CONTRACT, MATRIX, PROOF, attempt, call, outcome, record, story
 
 from nightmill.clauses import natural
 from nightmill.gate.records import TestOutcome
@@ -15,6 +14,7 @@ from nightmill.lines import StageLine
 from nightmill.run.events import CallFinished, Event, EventLog, Finding, GateRan, RunEnded, RunStarted, StageFinished, StageStarted
 from nightmill.status import status_lines
 from nightmill.summary import Summary, summarize
+from run_story import CONTRACT, MATRIX, PROOF, attempt, call, outcome, record, story
 
 PROVED = {"proven": {"T1": ["acceptance/test_total.py::test_t1_a"]}}
 

@@ -25,7 +25,7 @@ def review(ctx: Ctx, skill: str, tree: Tree, job: Job) -> tuple[str, tuple[Findi
             Review,
             skill=skill,
             template="milestone_review.md.j2",
-            sections={"code": show(mine or tree), "schema": "", "tests": ""},
+            sections={"code": show(mine or tree, numbered=True), "schema": "", "tests": ""},
             milestone={"name": job.name, "files": job.duty.files, "task": job.duty.task},
         )
     except (BadReply, NoUsableReply) as error:

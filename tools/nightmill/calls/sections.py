@@ -39,8 +39,11 @@ def from_needs(ctx: Ctx) -> dict[str, str]:
     return sections
 
 
-def show(tree: Tree) -> str:
-    """Every file as its path and a fenced block, the fence longer than any in the file. Undecodable files are named only."""
+def show(tree: Tree, *, numbered: bool = False) -> str:
+    """Every file as its path and a fenced block, the fence longer than any in the file. Undecodable files are named only.
+
+    `numbered` puts `12: ` before each line, for those who must cite places; whoever writes code must not see it so.
+    """
     parts = []
     for rel, data in sorted(tree.items()):
         try:
@@ -48,6 +51,8 @@ def show(tree: Tree) -> str:
         except UnicodeDecodeError:
             parts.append(f"{rel}\n(not text, {len(data)} bytes)")
             continue
+        if numbered:
+            text = "\n".join(f"{n}: {line}" for n, line in enumerate(text.rstrip("\n").split("\n"), 1))
         fence = "```"
         while fence in text:
             fence += "`"

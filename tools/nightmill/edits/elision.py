@@ -78,10 +78,9 @@ def elided_line(new: Iterable[str], known: Container[str], path: str) -> str | N
 def _is_placeholder(text: str, markup: bool) -> bool:
     if text[0] in "\"'`":
         return False
-    if not markup and (stub := _STUB.match(text)):
-        comment = _COMMENT.fullmatch(text, stub.end())
-        return comment is not None and _stands_for_code(comment["inner"], comment=True)
+    stub = None if markup else _STUB.match(text)
     comment = (_HTML_COMMENT if markup else _COMMENT).fullmatch(text)
+    comment = comment or (_COMMENT.fullmatch(text, stub.end()) if stub else None)
     if comment:
         return _stands_for_code(comment["inner"], comment=True)
     return not _SPREAD.fullmatch(text) and _stands_for_code(text, comment=False)

@@ -29,7 +29,7 @@ _NAME_WORDS = """
 Makefile makefile GNUmakefile Dockerfile Containerfile Procfile Gemfile Rakefile Jenkinsfile Vagrantfile Justfile justfile CODEOWNERS
 LICENSE
 """
-_PROSE_WORDS = "md markdown mdx mkd qmd rmd rst txt adoc j2 jinja jinja2 tmpl tpl"
+_PROSE_WORDS = "md markdown mdx mkd qmd rmd rst adoc j2 jinja jinja2 tmpl tpl"
 
 SUFFIXES = frozenset(_SUFFIX_WORDS.split())
 """Endings by which a bare name counts as a file that may be created. Others need a folder or a leading `./`."""

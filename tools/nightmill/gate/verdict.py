@@ -50,7 +50,7 @@ def _crash_after_build(steps: list[StepRecord]) -> Ruling | None:
 def _test_summary(steps: list[StepRecord]) -> Ruling | None:
     for step in steps:
         bad = [t for t in step.tests if t.outcome != "passed"]
-        if step.status == "failed" and bad:
+        if step.status in ("failed", "passed") and bad:
             kinds = ", ".join(f"{n} {kind}" for kind, n in Counter(t.outcome for t in bad).items())
             return "red", f"{kinds} of {len(step.tests)} tests, first {bad[0].id}"
     return None

@@ -60,8 +60,11 @@ class Forget(_OneLine, DoitForget):  # type: ignore[misc]
     """Stamps are the truth, so forgetting a stage forgets its stamp. Journalled calls stay: running again costs no tokens."""
 
     name = "forget"
+    sel_tasks: list[str] | None
 
     def _execute(self, forget_sub: bool, forget_disable_default: bool, forget_all: bool) -> None:
+        if self.sel_default_tasks and not self.sel_tasks:
+            self.sel_tasks = [t.name for t in self.task_list]
         DoitForget._execute(self, forget_sub, forget_disable_default, forget_all)
         session = self.loader.session
         if self.sel_default_tasks and forget_disable_default and not forget_all:

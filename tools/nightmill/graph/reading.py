@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from nightmill.calls.numbered import clauses, rows
 from nightmill.graph.facts import check
 from nightmill.graph.session import Session
 from nightmill.graph.stage import Stage
 from nightmill.lines import StageLine, State
 from nightmill.summary import Summary, summarize
-
-_CLAUSE = re.compile(r"^(C\d+)(?: \(changed\))?: (.*)$", re.M)
-_ROW = re.compile(r"^\|?\s*(T\d+)\s*\|\s*(C\d+)\s*\|", re.M)
 
 
 def stage_lines(session: Session, stages: Sequence[Stage]) -> list[StageLine]:
@@ -39,8 +36,8 @@ def summary_of(session: Session, states: Mapping[str, str], exit_code: int | Non
     return summarize(
         session.run.events,
         states,
-        contract=dict(_CLAUSE.findall(_text(root / "contract.md"))),
-        matrix=dict(_ROW.findall(_text(root / "test_matrix.md"))),
+        contract={clause.id: clause.text for clause in clauses(_text(root / "contract.md"))},
+        matrix={row.id: row.clause for row in rows(_text(root / "test_matrix.md"))},
         proof=proof if isinstance(proof, dict) else None,
         exit_code=exit_code,
     )

@@ -17,7 +17,7 @@ from doit.exceptions import InvalidCommand, InvalidDodoFile
 from doit.task import Stream
 
 from nightmill import __version__
-from nightmill.errors import EXIT_BUG, EXIT_WORDS, MachineError, NightmillError, Stopped, worst
+from nightmill.errors import EXIT_BUG, EXIT_WORDS, MachineError, NightmillError, Stopped, UsageError, worst
 from nightmill.graph.commands import stages_of
 from nightmill.graph.facts import check
 from nightmill.graph.preflight import preflight
@@ -63,6 +63,7 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no type hints
             if not args and not params["always"] and all(_settled(session, s) for s in stages):
                 _say(f"nothing to do: all {len(stages)} stages are up to date")
                 return 0
+            _require_known(stages, args)
             sweep(session.run.root)
             preflight(session, stages)
             session.open_console()
@@ -95,6 +96,7 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no type hints
     def _passes(self, session: Session, params: Any, args: list[str]) -> None:
         self._plan_first(session, params, args)
         stages = stages_of(session)
+        _require_known(stages, args, of_plan=True)
         main = args or [s.name for s in stages if not s.closing]
         if not self.codes and not session.stopping():
             self._pass(session, params, main)
@@ -155,6 +157,15 @@ def _closure(stages: Sequence[Stage], chosen: Sequence[Stage]) -> list[Stage]:
             wanted.add(stage.name)
             needed |= set(stage.needs)
     return [s for s in stages if s.name in wanted]
+
+
+def _require_known(stages: Sequence[Stage], args: Sequence[str], *, of_plan: bool = False) -> None:
+    """Raises UsageError on a name that is no stage, group or target. Milestones count as known until the plan has been made (`of_plan`)."""
+    names = {s.name for s in stages} | {s.name.partition(":")[0] for s in stages} | {t.rstrip("/") for s in stages for t in s.makes}
+    for name in args:
+        unplanned = not of_plan and ":" in name
+        if name.rstrip("/") not in names and not unplanned and "*" not in name:
+            raise UsageError(f"no stage or file {name} in this run: doit list shows the stages")
 
 
 def _reaches(stages: Sequence[Stage], planners: Sequence[Stage], args: Sequence[str]) -> bool:

@@ -48,13 +48,15 @@ def open_session() -> Session:
 
 
 def why(session: Session, names: Sequence[str]) -> list[str]:
-    """For each named stage, or each that is not up to date: its state and the facts that differ, old → new."""
-    lines = []
-    for stage in _chosen(session, names) if names else stages_of(session):
-        found = check(session, stage)
-        if names or not found.up_to_date or found.state == "kept":
-            lines.append(f"{stage.name}: {found.state}")
-            lines += [f"    {reason}" for reason in found.why]
+    """For each named stage, or each that is not as it was made: its state and the facts that differ, old → new.
+
+    The closing reports are judged when the rest is done, so they are left out while something else is stale.
+    """
+    found = [(s, check(session, s)) for s in (_chosen(session, names) if names else stages_of(session))]
+    if not names and any(not c.up_to_date for s, c in found if not s.closing):
+        found = [(s, c) for s, c in found if not s.closing]
+    told = [(s, c) for s, c in found if names or c.state != "fresh"]
+    lines = [line for s, c in told for line in (f"{s.name}: {c.state}", *(f"    {reason}" for reason in c.why))]
     return lines or ["every stage is up to date"]
 
 

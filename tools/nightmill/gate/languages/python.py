@@ -25,7 +25,6 @@ _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONUTF8": "1",
-    "PYTHONBREAKPOINT": "pdb.set_trace",  # pytest's own would end the whole run, pdb without a terminal fails the one test
     "TZ": "UTC",
     "LANG": "C.UTF-8",
     "LC_ALL": "C.UTF-8",
