@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import json
+from pathlib import PurePosixPath
 
+from nightmill.gate.languages.base import LanguagePack
 from nightmill.graph.context import Ctx
 from nightmill.graph.stage import stage
+from nightmill.run.trees import Tree
 
 
 @stage(needs=["source/"], makes="baseline.json", config=["gates.wall_s", "gates.memory_mb"])
 def baseline(ctx: Ctx) -> None:
     """Build the old program and run its own tests, in the sandbox."""
     source = ctx.source()
-    tests = {path: data for path, data in source.items() if ctx.pack.tests_in(path, data.decode("utf-8", "replace"))}
-    record = ctx.gate({path: data for path, data in source.items() if path not in tests}, tests or None)
-    failed = sorted(t.id for t in record.tests if t.outcome not in ("passed", "xfailed", "skipped"))
-    told = {
-        "verdict": record.verdict,
-        "reason": record.reason,
-        "passed": sorted(record.passed),
-        "failed": failed,
-        "protections": record.protections,
-    }
+    record = ctx.gate(source, own_tests(ctx.pack, source) or None)
+    outcomes: dict[str, list[str]] = {"passed": [], "failed": [], "error": [], "skipped": []}
+    for test in record.tests:
+        outcomes.setdefault(test.outcome, []).append(test.id)
+    told = {"built": record.built, "reason": record.reason, "tests": outcomes, "protections": record.protections}
     ctx.write(json.dumps(told, indent=1, ensure_ascii=False))
-    if failed:
-        ctx.note(f"{len(failed)} of the old program's own tests fail: {', '.join(failed[:5])}")
+    if bad := outcomes["failed"] + outcomes["error"]:
+        ctx.note(f"{len(bad)} of the old program's own tests are red here: {', '.join(bad[:5])}")
+
+
+def own_tests(pack: LanguagePack, source: Tree) -> dict[str, bytes]:
+    """The old program's test files, and what stands in their directories; at the top only the tests and their conftest.py."""
+    tests = [path for path in source if pack.is_test_file(path) and pack.tests_in(path, source[path].decode("utf-8", "replace"))]
+    if not tests:
+        return {}
+    folders = tuple(f"{parent}/" for path in tests if (parent := PurePosixPath(path).parent.as_posix()) != ".")
+    return {path: data for path, data in source.items() if path in tests or path.startswith(folders) or path == "conftest.py"}

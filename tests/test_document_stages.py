@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from nightmill.build.acceptance import only_proven, proven_rows, without
+from nightmill.build.acceptance import only_proven, proven_rows
 from nightmill.build.milestones import Plan
 from nightmill.errors import BadReply, StageFailed
 from nightmill.gate.languages import pack
+from nightmill.gate.languages.python import PythonPack
 from nightmill.gate.proof import Proof
 from nightmill.graph.stage import Stage
 from nightmill.paths import load_dodo
@@ -257,7 +258,7 @@ def test_one_disputed_case_takes_the_authority_of_its_whole_test():
 def test_a_test_is_cut_out_with_its_decorators_and_nothing_else():
     text = "import x\n\n\n@x.mark(\n    1,\n)\ndef test_t1_a():\n    pass\n\n\n"
     text += "class TestC:\n    def test_t2_b(self):\n        y = 1\n\n\ndef test_t3_c():\n    assert x\n"
-    cut = without(text, {"test_t1_a", "TestC::test_t2_b"})
+    cut = PythonPack().without(text, {"test_t1_a", "TestC::test_t2_b"})
     compile(cut, "cut", "exec")
     assert "test_t1_a" not in cut and "mark" not in cut and "y = 1" not in cut
     assert cut.startswith("import x\n") and cut.endswith("def test_t3_c():\n    assert x\n")
@@ -265,7 +266,7 @@ def test_a_test_is_cut_out_with_its_decorators_and_nothing_else():
 
 def test_a_test_of_a_class_does_not_go_with_its_namesake():
     text = "def test_t1_a():\n    pass\n\n\nclass TestC:\n    def test_t1_a(self):\n        pass\n"
-    assert "class TestC:\n    def test_t1_a" in without(text, {"test_t1_a"})
+    assert "class TestC:\n    def test_t1_a" in PythonPack().without(text, {"test_t1_a"})
 
 
 def test_a_broken_rule_is_never_swallowed_where_the_artifact_is_needed():

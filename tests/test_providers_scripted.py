@@ -52,7 +52,7 @@ def test_a_file_without_number_answers_every_try_that_has_none_of_its_own(tmp_pa
 def test_a_missing_file_is_named_and_an_earlier_try_is_not_used(tmp_path: Path) -> None:
     write(tmp_path, "plan.1.md", "first")
     caught = failure(tmp_path, "plan#2")
-    assert caught.kind == "no_model" and str(tmp_path / "plan.2.md") in caught.detail
+    assert caught.kind == "no_model" and str(tmp_path / "plan.2.md") in caught.remedy
     assert failure(tmp_path / "nowhere").kind == "no_model"
 
 

@@ -81,7 +81,7 @@ def test_an_unusable_source_is_refused_in_one_line(tmp_path: Path, make: object,
 
 def test_too_many_files_are_refused_with_the_remedy(tmp_path: Path) -> None:
     write(tmp_path, {f"f{n}.txt": b"x" for n in range(30)})
-    with pytest.raises(ConfigError, match="30 files, more than 20.*gitignore"):
+    with pytest.raises(ConfigError, match=r"30 files, more than 20.*gitignore"):
         scan(tmp_path, max_files=20)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from nightmill.gate.languages.base import LanguagePack
@@ -33,23 +31,8 @@ def only_proven(pack: LanguagePack, files: Mapping[str, str], proof: Proof) -> d
     for path, text in files.items():
         tests = set(pack.tests_in(path, text))
         if tests & good:
-            kept[path] = without(text, {test.partition("::")[2] for test in tests - good})
+            kept[path] = pack.without(text, {test.partition("::")[2] for test in tests - good})
     return kept
-
-
-def without(text: str, names: set[str]) -> str:
-    """Python text without the functions `test_x` and `TestClass::test_x` in `names`, their decorators included."""
-    lines = text.split("\n")
-    module = ast.parse(text)
-    scopes = [("", module.body), *((f"{node.name}::", node.body) for node in module.body if isinstance(node, ast.ClassDef))]
-    for prefix, body in scopes:
-        for node in body:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and prefix + node.name in names:
-                first, last = min([node.lineno, *(d.lineno for d in node.decorator_list)]), node.end_lineno or node.lineno
-                lines[first - 1 : last] = [""] * (last - first + 1)
-                if prefix:
-                    lines[first - 1] = " " * node.col_offset + "pass"
-    return re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines))
 
 
 def reason(proof: Proof, row_id: str) -> str:

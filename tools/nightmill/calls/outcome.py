@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from nightmill.errors import ConfigError, NightmillError, NoProvider, Waiting
+from nightmill.errors import ConfigError, NightmillError, NoProvider, NoUsableReply, Waiting
 from nightmill.providers.base import Kind, NoVerdict
 
 LOAD_DEADLINE_S = 600.0
@@ -61,14 +61,14 @@ TABLE: Mapping[Kind, Policy] = {
     "idle": Policy(
         2, NoProvider, "see whether the server still works; raise `idle_s` or `first_token_s` if it is only slow", first_wait_s=5
     ),
-    "length": Policy(2, NoProvider, "raise `max_tokens`, or name a model that comes to an end", change="max_tokens"),
-    "empty": Policy(3, NoProvider, "raise `max_tokens` if the model only reasons, or name another `model`", change="seed"),
-    "loop": Policy(3, NoProvider, "raise `temperature`, or name another `model`", change="seed"),
+    "length": Policy(2, NoUsableReply, "raise `max_tokens`, or name a model that comes to an end", change="max_tokens"),
+    "empty": Policy(3, NoUsableReply, "raise `max_tokens` if the model only reasons, or name another `model`", change="seed"),
+    "loop": Policy(3, NoUsableReply, "raise `temperature`, or name another `model`", change="seed"),
     "garbage": Policy(3, NoProvider, "see what answers at `url`: it is not a model server's event stream", first_wait_s=2),
 }
 """Numbers of tries and waits are choices of ours: a server's restart (half a minute) is outlived, a wrong address is told within a minute.
 
-`length`: asked once more with twice the budget; a second cut ends as NoProvider, because no provider could answer within what is allowed
+`length`: asked once more with twice the budget; a second cut ends as NoUsableReply, because no provider could answer within what is allowed
 and the remedy is a setting, not the work. `too_large` is a ConfigError: prompts are fitted to the window before they are sent, so the
 window we were told is wrong.
 """
@@ -96,6 +96,7 @@ def next_step(
     load_deadline_s: float = LOAD_DEADLINE_S,
     provider: str = "",
     detail: str = "",
+    remedy: str = "",
 ) -> Wait | GiveUp:
     """`tries_so_far` ≥ 1 counts the calls that ended with `kind` in a row; `retry_after` is the server's wish in seconds.
 
@@ -111,17 +112,19 @@ def next_step(
             return Wait(min(max(wait, policy.first_wait_s), left))
     elif tries_so_far < policy.tries and wait <= LONGEST_WISH_S:
         return Wait(wait, policy.change)
-    return GiveUp(policy.then(_sentence(kind, policy, tries_so_far, retry_after, provider, detail)))
+    return GiveUp(policy.then(f"{_sentence(kind, tries_so_far, retry_after, provider, detail)}: {remedy or policy.remedy}"))
 
 
 def after(error: NoVerdict, tries_so_far: int, *, provider: str, waited_s: float | None = None) -> Wait | GiveUp:
     """`next_step` of a failed call."""
-    return next_step(error.kind, tries_so_far, error.retry_after, waited_s=waited_s, provider=provider, detail=error.detail)
+    return next_step(
+        error.kind, tries_so_far, error.retry_after, waited_s=waited_s, provider=provider, detail=error.detail, remedy=error.remedy
+    )
 
 
-def _sentence(kind: Kind, policy: Policy, tries: int, retry_after: float | None, provider: str, detail: str) -> str:
+def _sentence(kind: Kind, tries: int, retry_after: float | None, provider: str, detail: str) -> str:
     who = f"provider {provider}" if provider else "the provider"
     what = " ".join((detail or kind.replace("_", " ")).split()).rstrip(".")
     often = f" ({tries} tries)" if tries > 1 else ""
     wish = f" (it asks to wait {retry_after:.0f} s)" if retry_after is not None and retry_after > LONGEST_WISH_S else ""
-    return f"{who}: {what}{often}{wish}: {policy.remedy}"
+    return f"{who}: {what}{often}{wish}"

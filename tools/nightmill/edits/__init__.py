@@ -91,7 +91,7 @@ def file_blocks(reply: str) -> dict[str, str]:
         text = "".join(line + "\n" for line in item.lines)
         if files.setdefault(item.path, text) != text:
             raise BadReply(f"{item.path}: the file is given twice with different contents; give it once.")
-        if placeholder := elided_line(item.lines, (), item.path):
+        if placeholder := elided_line(item.lines, item.path):
             raise BadReply(f"{item.path}: `{placeholder}` stands for code that was left out; write every line.")
     if not files:
         raise BadReply("The reply holds no file: write each file's path alone on a line, and directly below it its content in a fence.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable
 
+from nightmill.edits.items import Refused
 from nightmill.edits.lines import BLANK
 from nightmill.edits.paths import suffix_of
 
@@ -65,13 +66,21 @@ _WHOLE_PHRASE = re.compile(
 )
 
 
-def elided_line(new: Iterable[str], known: Container[str], path: str) -> str | None:
-    """The first of the `new` lines that stands for code left out and is not among the `known` ones, both compared without outer blanks."""
+def demand_complete(new: Iterable[str], path: str, *known: Container[str]) -> None:
+    """Raises Refused when one of the lines stands for code left out."""
+    if placeholder := elided_line(new, path, *known):
+        raise Refused("elided", f"`{placeholder}` stands for code that was left out: write every line.", guard="elided")
+
+
+def elided_line(new: Iterable[str], path: str, *known: Container[str]) -> str | None:
+    """The first of the `new` lines that stands for code left out; lines that are `known`, compared without outer blanks, do not count."""
     markup = suffix_of(path) in _MARKUP
     for line in new:
         text = line.strip()
-        if text and len(text) <= _LONGEST and line.strip(BLANK) not in known and _is_placeholder(text, markup):
-            return text
+        if text and len(text) <= _LONGEST and _is_placeholder(text, markup):
+            bare = line.strip(BLANK)
+            if not any(bare in lines for lines in known):
+                return text
     return None
 
 

@@ -10,6 +10,9 @@ _FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})(.*)", re.DOTALL)
 CHAT_END = re.compile(r"(?:[ \t]*(?:<[|｜][\w▁ -]{1,40}[|｜]>|</s>|<end_of_turn>|<eos>))+[ \t]*$")
 """Tokens with which chat templates end a turn; some servers leave them in the text."""
 
+_DEEPEST = 20
+"""Fences nested deeper than this are taken for a mistake; keeps hostile replies linear."""
+
 
 @dataclass(frozen=True)
 class Fence:
@@ -60,6 +63,8 @@ def first_close(opener: Fence, later: Iterable[Fence]) -> Fence | None:
             continue
         if fence.info:
             depth += 1
+            if depth > _DEEPEST:
+                return None
         elif depth:
             depth -= 1
         else:

@@ -17,7 +17,7 @@ _LARGE = 40
 """Lines from which on a file that comes back much smaller is suspicious (EDIT_RULES)."""
 
 _DECLARATION = re.compile(
-    r"[ \t]*(?:(?:export|default|pub(?:\([\w:]+\))?|public|private|protected|internal|static|final|abstract|async|unsafe|extern|inline)[ \t]+)*"
+    r"[ \t]*(?:(?:export|default|pub(?:\([\w:]+\))?|public|private|protected|internal|static|final|abstract|async|unsafe|extern)[ \t]+)*"
     r"(?:def|class|fn|func|fun|function|struct|enum|trait|impl|interface|type|module|namespace|const|let|var|val)\b[ \t*]*([\w$]+)"
 )
 _EXAMPLE_FOLDER = "path/to/"

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from nightmill.edits.lines import is_blank
 
 
 class Refused(Exception):
-    """One part of a reply cannot be applied. `reason` is one word of EDIT_RULES' list, `details` what the model should know."""
+    """One part of a reply cannot be applied: a reason word, the lines that explain it to the model, the guard that objected.
 
-    def __init__(self, reason: str, *details: str, guard: str = "") -> None:
+    The lines may come from a generator: those of failures that are not told in full are never worked out.
+    """
+
+    def __init__(self, reason: str, details: str | Iterable[str], guard: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
-        self.details = details
+        self.details = (details,) if isinstance(details, str) else details
         self.guard = guard
 
 
-@dataclass(frozen=True)
-class Split:
+class Split(NamedTuple):
     """One reading of a block's body: what to look for and what to put there."""
 
     search: tuple[str, ...]
@@ -42,10 +49,15 @@ class Block:
     def split(self, divider: int) -> Split:
         return Split(self.body[:divider], self.body[divider + 1 :])
 
+    @cached_property
+    def first_filled(self) -> int:
+        """The index in `body` of the first line that is not blank."""
+        return next((at for at, line in enumerate(self.body) if not is_blank(line)), len(self.body))
+
     @property
     def creates(self) -> bool:
         """SEARCH is empty, or nothing but blank lines."""
-        return not any(line.strip(" \t") for line in self.body[: self.dividers[0]])
+        return self.first_filled >= self.dividers[0]
 
 
 @dataclass(frozen=True)
@@ -73,7 +85,7 @@ class Failure:
     reason: str
     number: int = 0
     path: str = ""
-    details: tuple[str, ...] = ()
+    details: Iterable[str] = ()
     guard: str = ""
     fingerprint: str = ""
     """Same path and same SEARCH give the same fingerprint, empty for other parts."""

@@ -22,8 +22,8 @@ def split_reply(reply: str) -> list[str]:
 class Text:
     """A decoded file: line i is `lines[i] + endings[i]`; only the last ending may be empty."""
 
-    lines: tuple[str, ...]
-    endings: tuple[str, ...]
+    lines: tuple[str, ...] = ()
+    endings: tuple[str, ...] = ()
     bom: bool = False
 
     @classmethod
@@ -51,11 +51,10 @@ class Text:
 
     def with_lines(self, pairs: Iterable[tuple[str, str]]) -> bytes:
         """New content for this file from (line, ending) pairs: mark and missing final newline stay, an empty ending inside is filled."""
-        whole = [line + (ending or self.majority) for line, ending in pairs]
-        text = "".join(whole)
-        if self.unfinished and whole:
-            text = text.removesuffix("\n").removesuffix("\r") if whole[-1].endswith("\r\n") else text.removesuffix("\n")
-        return ((_BOM if self.bom else "") + text).encode()
+        whole = [(line, ending or self.majority) for line, ending in pairs]
+        if whole and self.unfinished:
+            whole[-1] = (whole[-1][0], "")
+        return ((_BOM if self.bom else "") + "".join(line + ending for line, ending in whole)).encode()
 
     def replaced_by(self, lines: Sequence[str]) -> bytes:
         """The whole content replaced, in the old majority ending."""

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, islice
 
+from nightmill.edits.items import Refused
 from nightmill.edits.lines import BLANK, is_blank
 
 MANY = 6
 """Places beyond this many are not looked for: two are enough to refuse."""
 
-_WORK = 3_000_000
-"""Lines compared at most while checking candidates of one tier: only periodic files of some megabytes get there."""
+_WORK = 400_000
+"""Lines compared at most while checking candidates of one tier: only periodic files of some megabytes get there, and are refused."""
 
 _WIDEST_TAB = 8
 _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|#0*39|#0*34|#[xX]27|#[xX]22);")
@@ -84,7 +85,7 @@ Tier = Callable[[Haystack, Sequence[str], Sequence[str]], Iterator[Place]]
 
 
 def locate(haystack: Haystack, search: Sequence[str], replace: Sequence[str]) -> Hit:
-    """`search` must have a line that is not blank. No hit: no places."""
+    """`search` must have a line that is not blank. No hit: no places. Raises Refused when there is too much to compare."""
     for wanted, instead in _readings(search, replace):
         for tier in _TIERS:
             places = tuple(islice(tier(haystack, wanted, instead), MANY))
@@ -146,7 +147,9 @@ def _candidates(haystack: Haystack, search: Sequence[str]) -> Iterator[tuple[int
     """Where the lines agree but for blanks at their ends, with the (file, SEARCH) lines there that are not blank."""
     wanted = [line.rstrip(BLANK) for line in search]
     found = haystack.stripped.find(line.strip(BLANK) for line in search)
-    for start in islice(found, max(MANY, _WORK // len(wanted))):
+    for count, start in enumerate(found):
+        if count * len(wanted) > _WORK:
+            raise Refused("ambiguous", "SEARCH repeats itself too often to be told from its surroundings: send the whole file.")
         there = haystack.lines[start : start + len(wanted)]
         yield start, [(real.rstrip(BLANK), line) for real, line in zip(there, wanted, strict=True) if line]
 

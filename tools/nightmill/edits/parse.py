@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 from nightmill.edits.fences import Fence, closing, fence_at, first_close
 from nightmill.edits.items import Block, Delete, Failure, Item, Refused, WholeFile
@@ -42,7 +43,7 @@ class _Scanner:
 
     def __init__(self, lines: list[str], exists: Exists) -> None:
         self._lines = lines
-        self._exists = exists
+        self._exists = cache(exists)
         self._markers = Markers(lines)
         self._fences = [fence for index in range(len(lines)) if (fence := fence_at(lines, index))]
         self._order = {fence.index: at for at, fence in enumerate(self._fences)}

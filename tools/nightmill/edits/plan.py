@@ -76,11 +76,13 @@ def _nothing(has_items: bool) -> Refused:
         return Refused("no edit", "every part leaves its file as it is.")
     return Refused(
         "no edit",
-        "the reply holds no edit. Write each one like this, the path alone on its line and directly above:",
-        "src/name.py",
-        "<<<<<<< SEARCH",
-        "the lines as they are",
-        "=======",
-        "the lines as they shall be",
-        ">>>>>>> REPLACE",
+        (
+            "the reply holds no edit. Write each one like this, the path alone on its line and directly above:",
+            "src/name.py",
+            "<<<<<<< SEARCH",
+            "the lines as they are",
+            "=======",
+            "the lines as they shall be",
+            ">>>>>>> REPLACE",
+        ),
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
+from nightmill.edits.files import Files
 from nightmill.edits.items import Failure
 from nightmill.edits.lines import BLANK, is_blank
-from nightmill.edits.locate import MANY, Haystack, Hit, locate
+from nightmill.edits.locate import MANY, Haystack, Hit
 
 _LONGEST_TEXT = 60
 _FULL = 6
@@ -17,7 +19,7 @@ _FULL = 6
 _AROUND = 5
 _MOST_SHOWN = 21
 _LONGEST_LINE = 300
-_SMALL_FILE = 150
+_PLACES_TOLD = 4
 _VOTES_PER_LINE = 50
 _WORD = re.compile(r"\w+")
 
@@ -29,7 +31,7 @@ def text(failures: Sequence[Failure], earlier: Sequence[str] = ()) -> str:
     room = (_LONGEST_TEXT - 3 - len(lines)) // max(1, len(told)) - 2
     for failure in told:
         lines += ["", _headline(failure)]
-        lines += _capped(failure.details, room - 1)
+        lines += _capped(tuple(failure.details), room - 1)
         lines += _strategy(failure, earlier)
     others = failures[_FULL:]
     named = [f"- {_headline(failure)}" for failure in others]
@@ -40,7 +42,7 @@ def text(failures: Sequence[Failure], earlier: Sequence[str] = ()) -> str:
 
 
 def _headline(failure: Failure) -> str:
-    where = f"part {failure.number}" if failure.number else "the reply"
+    where = f"block {failure.number}" if failure.number else "the reply"
     return f"{_one_line(failure.path)}, {where}: {failure.reason}" if failure.path else f"{where}: {failure.reason}"
 
 
@@ -66,12 +68,34 @@ def _strategy(failure: Failure, earlier: Sequence[str]) -> list[str]:
     )
 
 
-def not_found(haystack: Haystack, search: Sequence[str], replace: Sequence[str], elsewhere: Sequence[str]) -> Iterator[str]:
-    """Details for a SEARCH that stands nowhere: the lines most like it, how they differ, and what may have happened instead."""
-    if any(not is_blank(line) for line in replace) and (there := locate(haystack, replace, replace).places):
-        yield f"Already there: REPLACE stands at line {there[0].start + 1}. Leave this block out if nothing else is to change."
-    if elsewhere:
-        yield f"Elsewhere: SEARCH matches exactly once in {' and in '.join(f'`{path}`' for path in elsewhere[:3])} (not applied)."
+def no_such_file(files: Files, path: str, elsewhere: Iterable[str] = ()) -> Iterator[str]:
+    """Details for a path that is no file: where that name exists, and where the SEARCH would match."""
+    yield "there is no such file; a block with an empty SEARCH, or the whole file, creates one."
+    name = path.rpartition("/")[2].casefold()
+    namesakes = (other for other, _ in files.some() if other.rpartition("/")[2].casefold() == name)
+    if others := _listed(namesakes):
+        yield f"Files of that name: {others}."
+    yield from _elsewhere(elsewhere)
+
+
+def _listed(paths: Iterable[str]) -> str:
+    return ", ".join(f"`{path}`" for path in islice(paths, 3))
+
+
+def _elsewhere(paths: Iterable[str]) -> Iterator[str]:
+    if others := _listed(paths):
+        yield f"Elsewhere: SEARCH matches exactly once in {others} (not applied)."
+
+
+def not_found(haystack: Haystack, search: Sequence[str], replace: Sequence[str], elsewhere: Iterable[str]) -> Iterator[str]:
+    """Details for a SEARCH that stands nowhere: the lines most like it, how they differ, and what may have happened instead.
+
+    `elsewhere` names other files in which SEARCH stands exactly once.
+    """
+    stands = next(haystack.right_stripped.find(line.rstrip(BLANK) for line in replace), None)
+    if stands is not None and not all(map(is_blank, replace)):
+        yield f"Already there: REPLACE stands at line {stands + 1}. Leave this block out if nothing else is to change."
+    yield from _elsewhere(elsewhere)
     start = _closest(haystack, search)
     if start is None:
         yield "SEARCH resembles nothing in this file" + (", which is empty." if not haystack.lines else ".")
@@ -164,9 +188,9 @@ def ambiguous(haystack: Haystack, hit: Hit) -> Iterator[str]:
     """Details for a SEARCH that stands at several places: each one, and the line that tells it from the others."""
     starts = [place.start for place in hit.places]
     yield f"SEARCH matches at {'at least ' if len(starts) == MANY else ''}{len(starts)} places; add lines until it matches one."
-    for start in starts[:4]:
-        above = haystack.lines[max(0, start - 2) : start]
-        yield f"line {start + 1}, below: {' / '.join(_quoted(line) for line in above) or '(start of the file)'}"
+    for start in starts[:_PLACES_TOLD]:
+        yield f"- line {start + 1}, {'below:' if start else 'the start of the file.'}"
+        yield from (f"      {_quoted(line)}" for line in haystack.lines[max(0, start - 2) : start])
         yield f"  to mean this one, {_telling(haystack, start, starts, len(hit.search))}"
 
 

@@ -69,7 +69,7 @@ class Forget(_OneLine, DoitForget):  # type: ignore[misc]
         session = self.loader.session
         if self.sel_default_tasks and forget_disable_default and not forget_all:
             return
-        chosen = None if forget_all or self.sel_default_tasks else set(self._with_subtasks(self.sel_tasks, forget_sub))
+        chosen = None if forget_all or self.sel_default_tasks else set(self._with_subtasks(self.sel_tasks or [], forget_sub))
         for stage in stages_of(session):
             if chosen is None or stage.name in chosen:
                 session.run.stamps.forget(stage.name)

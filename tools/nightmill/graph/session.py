@@ -153,8 +153,8 @@ class Session:
         from nightmill.gate.languages import detect, pack
 
         if self.run.config.language != "auto":
-            return pack(self.run.config.language)
-        found = detect(dict.fromkeys(self.source_files, b""))
+            return pack(self.run.config.language, self.python)
+        found = detect(dict.fromkeys(self.source_files, b""), self.python)
         if not found:
             raise ConfigError(f"source: {self.source_root} is in no language that nightmill can gate: set `language:` in run.yaml")
         return found[0]

@@ -29,15 +29,17 @@ Kind = Literal[
 class NoVerdict(Exception):
     """A call ended without a reply that says anything about the model: never charged to an agent.
 
-    `partial` holds the text received so far; `retry_after` is the server's own wish in seconds, when it sent one.
+    `partial` holds the text received so far; `retry_after` is the server's own wish in seconds, when it sent one; `remedy` is what the
+    person can do, where the provider knows it better than the table in calls/outcome.
     """
 
-    def __init__(self, kind: Kind, detail: str, *, partial: str = "", retry_after: float | None = None) -> None:
+    def __init__(self, kind: Kind, detail: str, *, partial: str = "", retry_after: float | None = None, remedy: str = "") -> None:
         super().__init__(f"{kind}: {detail}")
         self.kind = kind
         self.detail = detail
         self.partial = partial
         self.retry_after = retry_after
+        self.remedy = remedy
 
 
 @dataclass(frozen=True)

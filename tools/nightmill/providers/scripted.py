@@ -104,7 +104,7 @@ class Scripted:
                 continue
             except (IsADirectoryError, UnicodeDecodeError) as error:
                 raise UsageError(f"{path} is not a text file: put the reply there as UTF-8") from error
-        raise NoVerdict("no_model", f"no scripted reply for {label}: write {exact}")
+        raise NoVerdict("no_model", f"no scripted reply for {label}", remedy=f"write {exact}")
 
     def _fail_on_demand(self, directive: Directive) -> None:
         failures = Failures(self.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import warnings
 from collections.abc import Iterator
 from pathlib import PurePosixPath
@@ -170,3 +171,18 @@ def _special(name: str) -> bool:
 def _cut(signature: str) -> str:
     line = " ".join(signature.split())
     return line if len(line) <= _SIGNATURE_LIMIT else line[: _SIGNATURE_LIMIT - 1] + "…"
+
+
+def without(text: str, names: set[str]) -> str:
+    """Python text without the functions `test_x` and `TestClass::test_x` in `names`, their decorators included."""
+    lines = text.split("\n")
+    module = ast.parse(text)
+    scopes = [("", module.body), *((f"{node.name}::", node.body) for node in module.body if isinstance(node, ast.ClassDef))]
+    for prefix, body in scopes:
+        for node in body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and prefix + node.name in names:
+                first, last = min([node.lineno, *(d.lineno for d in node.decorator_list)]), node.end_lineno or node.lineno
+                lines[first - 1 : last] = [""] * (last - first + 1)
+                if prefix:
+                    lines[first - 1] = " " * node.col_offset + "pass"
+    return re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines))

@@ -86,6 +86,9 @@ class LanguagePack(Protocol):
     def tests_in(self, path: str, text: str) -> tuple[str, ...]:
         """Ids of the tests a file declares, parameters not expanded; empty when it does not parse."""
 
+    def without(self, text: str, names: set[str]) -> str:
+        """A test file without the tests in `names` (ids without their file)."""
+
     def count_tests(self, tree: Tree) -> int:
         """Tests declared in the tree's test files, parameters not expanded."""
 

@@ -102,6 +102,9 @@ class PythonPack:
     def tests_in(self, path: str, text: str) -> tuple[str, ...]:
         return syntax.tests(path, text)
 
+    def without(self, text: str, names: set[str]) -> str:
+        return syntax.without(text, names)
+
     def count_tests(self, tree: Tree) -> int:
         return sum(len(syntax.tests(path, tree[path].decode("utf-8", "replace"))) for path in tree if self.is_test_file(path))
 
