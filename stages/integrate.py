@@ -33,6 +33,7 @@ def integrate(ctx: Ctx) -> None:
         seed=seed,
         acceptance=ctx.tree("acceptance/"),
         guard=guard(tuple(seed), {}, ctx.pack.forbidden),
+        fresh=True,
     )
     state = build(ctx, job, keep=lambda tree: ctx.write_tree(tree, "v2/"))
     ctx.write(gate_page(state.record), "gate.md")

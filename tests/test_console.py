@@ -86,7 +86,7 @@ def test_a_story_is_told_in_one_line_an_event() -> None:
     assert "made in 2.0 s, 1 finding" in out
     assert "no answer from coder-7b (idle)" in out
     assert "reply refused: The reply holds no file." in out
-    assert "gate (attempt 1): red · 1 of 2 tests pass · 1 of 2 tests fails: test_t2_half_up" in out
+    assert "attempt 1 (rewrite): red" in out
     assert "edit refused (attempt 2): SEARCH block 1 matches two places in ledger.py" in out
     assert "held: reviews/ip.md was edited by hand" in out
     assert "waiting (exit 75): ip_review is held" in out

@@ -12,6 +12,9 @@ from typing import Literal
 from nightmill.gate.records import GateRecord
 from nightmill.run import events
 
+NEVER = "never finished"
+"""Why a stage starts that has no stamp yet."""
+
 State = Literal["fresh", "stale", "running", "held", "failed", "waiting", "blocked", "made"]
 Tone = Literal["good", "bad", "warn", "dim", "plain"]
 
@@ -108,7 +111,7 @@ def narrate(event: events.Event) -> Line | None:
 @narrate.register
 def _(event: events.StageStarted) -> Line:
     why = one_line(event.why)
-    return Line(event.at, event.stage, f"started: {why}" if why else "started", "dim")
+    return Line(event.at, event.stage, f"started: {why}" if why and why != NEVER else "started", "dim")
 
 
 _ENDINGS: dict[str, Tone] = {"made": "good", "kept": "good", "held": "warn", "waiting": "warn", "stopped": "warn", "failed": "bad"}
@@ -146,10 +149,24 @@ def _(event: events.EditRefused) -> Line:
 
 
 @narrate.register
-def _(event: events.GateRan) -> Line:
-    tone: Tone = "good" if event.record.verdict == "green" else "bad" if event.record.verdict == "red" else "warn"
-    attempt = f" (attempt {event.attempt})" if event.attempt else ""
-    return Line(event.at, event.stage, f"gate{attempt}: {gate_text(event.record)}", tone)
+def _(event: events.GateRan) -> Line | None:
+    """The gate on the whole. A milestone's gate counts tests that wait for others: there the attempt tells what it means."""
+    if event.attempt or ":" in event.stage:
+        return None
+    return Line(event.at, event.stage, f"gate: {gate_text(event.record)}", _tone(event.record.verdict))
+
+
+@narrate.register
+def _(event: events.AttemptFinished) -> Line | None:
+    if event.outcome == "refused":
+        return None
+    reason = f": {one_line(event.reason)}" if event.reason else ""
+    kept = ", kept" if event.best else ", taken back" if event.tree else ""
+    return Line(event.at, event.stage, f"attempt {event.attempt} ({event.asked}): {event.outcome}{kept}{reason}", _tone(event.outcome))
+
+
+def _tone(outcome: str) -> Tone:
+    return "good" if outcome == "green" else "bad" if outcome == "red" else "warn"
 
 
 @narrate.register

@@ -36,6 +36,8 @@ class Job:
     acceptance: Tree
     guard: Callable[[str], str | None]
     reviewers: tuple[str, ...] = ()
+    fresh: bool = False
+    """Run the commands even for a tree that was gated before: for the verdict on the whole."""
 
 
 @dataclass
@@ -136,7 +138,7 @@ def _ask(ctx: Ctx, job: Job, state: State, asked: Asked, attempt: int) -> Edits:
 
 def gated(ctx: Ctx, job: Job, tree: Tree, attempt: int) -> GateRecord:
     """Runs the gate and records it. Raises MachineError when machine or sandbox kept it from running."""
-    record = ctx.gate(tree, job.acceptance)
+    record = ctx.gate(tree, job.acceptance, fresh=job.fresh)
     ctx.emit(GateRan(stage=ctx.stage.name, attempt=attempt, record=record))
     trouble = next((s.detail for s in record.steps if s.detail.startswith(NOT_THE_CODE)), "")
     if trouble:
@@ -178,6 +180,7 @@ def _done(
             passed=len(judgement.passed) if judgement else 0,
             owed=len(judgement.failed) if judgement else 0,
             diagnostics=judgement.diagnostics if judgement else 0,
+            reason=judgement.reason if judgement else "",
             tree=tree_hash(tree) if tree is not None else "",
             best=best,
         )

@@ -24,6 +24,9 @@ _EXAMPLE_FOLDER = "path/to/"
 _EXAMPLE_BODIES = ("old lines", "new lines")
 """The grammar's own example, as the prompt's format section shows it."""
 
+_LONGEST_CHECKED = 500_000
+"""Characters up to which syntax is checked: about half a second for Python; larger files are data."""
+
 _quiet = threading.Lock()
 
 
@@ -86,9 +89,9 @@ SYNTAX: Mapping[str, Callable[[str], str | None]] = {"py": _python, "pyi": _pyth
 
 
 def syntax_error(path: str, text: str) -> str | None:
-    """What keeps `text` from parsing; None when it parses or the language is unknown."""
+    """What keeps `text` from parsing; None when it parses, the language is unknown, or the text is too long to look at."""
     check = SYNTAX.get(suffix_of(path))
-    return check(text) if check else None
+    return check(text) if check and len(text) <= _LONGEST_CHECKED else None
 
 
 def knows_syntax(path: str) -> bool:

@@ -169,9 +169,12 @@ class Ctx:
     def quality_gate(self) -> QualityGate:
         return self.session.gate
 
-    def gate(self, tree: Tree, acceptance: Tree | None = None) -> GateRecord:
-        """Runs the quality gate on a tree, in the sandbox. What it proved is in the record; it never raises for what the code does."""
-        record = self.session.gate.run(tree, acceptance)
+    def gate(self, tree: Tree, acceptance: Tree | None = None, *, fresh: bool = False) -> GateRecord:
+        """Runs the quality gate on a tree, in the sandbox; the same tree and tests again give the record of the first time, unless `fresh`.
+
+        What it proved is in the record; it never raises for what the code does.
+        """
+        record = self.session.gate_cache.run(tree, acceptance, fresh=fresh)
         self.session.check_stop()
         return record
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from nightmill.graph.stage import SOURCE, Stage
+from nightmill.lines import NEVER
 from nightmill.paths import skills_dir, templates_dir
 from nightmill.run.record import Stamp, differences
 from nightmill.run.trees import file_hash, sha, tree_hash
@@ -43,7 +44,7 @@ def check(session: Session, stage: Stage) -> Check:
     if stamp is None:
         if edits and run.ledger.present(stage.makes):
             return Check("kept", (f"written by a person: {_list(edits)}",), facts, edits)
-        return Check("stale", ("never finished",), facts, edits)
+        return Check("stale", (NEVER,), facts, edits)
     changed = tuple(differences(stamp.facts, facts))
     if edits:
         text = f"edited by a person: {_list(edits)}"

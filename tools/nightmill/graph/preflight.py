@@ -19,6 +19,7 @@ def preflight(session: Session, stages: Sequence[Stage]) -> None:
     session.pack  # noqa: B018 - an unknown language is reported now
     session.sandbox  # noqa: B018 - probes; raises before any token is spent
     session.backends.check()
+    session.budget  # noqa: B018 - counted once, before several stages share it
 
 
 def require_mission(session: Session) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nightmill.calls.backends import Backends
     from nightmill.calls.budget import Budget
     from nightmill.console import Console
+    from nightmill.gate.cache import GateCache
     from nightmill.gate.languages.base import LanguagePack
     from nightmill.gate.quality import QualityGate
     from nightmill.gate.sandbox import Sandbox
@@ -158,6 +159,12 @@ class Session:
         if not found:
             raise ConfigError(f"source: {self.source_root} is in no language that nightmill can gate: set `language:` in run.yaml")
         return found[0]
+
+    @cached_property
+    def gate_cache(self) -> GateCache:
+        from nightmill.gate.cache import GateCache
+
+        return GateCache(self.gate, self.run.state / "gates", self.python)
 
     @cached_property
     def gate(self) -> QualityGate:

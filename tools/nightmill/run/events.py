@@ -117,6 +117,8 @@ class AttemptFinished(_Event):
     owed: int = 0
     """Tests this milestone must turn green."""
     diagnostics: int = 0
+    reason: str = ""
+    """What the judgement on this milestone says, one line."""
     tree: str = ""
     best: bool = False
 
