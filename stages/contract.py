@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+from nightmill.build.oracle import observe
+from nightmill.build.program import program, public
 from nightmill.calls import plain
 from nightmill.calls.numbered import NOT_CLAUSES, Clause, clauses
 from nightmill.calls.replies import ReplyFormat, Review
-from nightmill.errors import BadReply
+from nightmill.calls.small import Calls, Changes, asks_small
+from nightmill.errors import BadReply, NoUsableReply, StageFailed
+from nightmill.gate.languages.base import Symbol
 from nightmill.graph.context import Ctx
 from nightmill.graph.stage import stage
-
-_TESTS = re.compile(r"(^|/)(tests?/|test_|conftest\.)")
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,7 @@ C2: fee raises ValueError with the text "negative time: -5" when minutes is -5.
 def public_api(ctx: Ctx) -> str:
     """The old program's public names with their signatures, computed from its source; its tests left out."""
     lines = ["## Public API", "Computed from the old program. Names and signatures stay, unless a clause says otherwise.", ""]
-    for path, data in sorted(ctx.source().items()):
-        if path.endswith(tuple(ctx.pack.suffixes)) and not _TESTS.search(path):
-            symbols = ctx.pack.symbols(path, data.decode("utf-8", "replace"))
-            lines += [f"- `{path}`: `{symbol.signature}`" for symbol in symbols if symbol.public]
+    lines += [f"- `{symbol.file}`: `{symbol.signature}`" for symbol in public(ctx)]
     return "\n".join([*lines, ""])
 
 
@@ -89,6 +88,7 @@ C1: The new version keeps the public names and signatures listed above.
     makes="drafts/contract.1.md",
     skill="mission_architect",
     template="contract.md.j2",
+    templates=["calls_item.md.j2", "changes_item.md.j2"],
     role="architect",
     reply=Contract,
     stub=STUB,
@@ -100,8 +100,58 @@ def draft(ctx: Ctx) -> None:
         ctx.write(before)
         return
     api = public_api(ctx)
+    if asks_small(ctx):
+        ctx.write(before or f"{api}\n{_by_function(ctx).text}")
+        return
     reply = ctx.ask(sections={"contract": before}, api=api, findings=[str(finding) for finding in review.findings])
     ctx.write(f"{api}\n{reply.text}")
+
+
+def _by_function(ctx: Ctx) -> Contract:
+    """A clause per public function, with results that the old program gave; the changes in the mission's own words."""
+    functions = [symbol for symbol in public(ctx) if symbol.kind == "function"]
+    calls = {symbol: _calls(ctx, symbol) for symbol in functions}
+    seen = observe(ctx.quality_gate, program(ctx), [call for made in calls.values() for call in made])
+    if not seen.ran:
+        ctx.finding("mission_architect", f"the old program's results could not be observed, so the contract names none: {seen.why}")
+    texts = [_promise(symbol, {call: seen.results[call] for call in made if call in seen.results}) for symbol, made in calls.items()]
+    kept = [Clause("", f"{text} A clause marked (changed) comes first.", False) for text in texts]
+    made = [*kept, *(Clause("", sentence, True) for sentence in _changes(ctx))]
+    if not made:
+        raise StageFailed("the old program has no public function, and the mission names no change: write contract.md yourself")
+    return Contract(tuple(replace(clause, id=f"C{number}") for number, clause in enumerate(made, 1)))
+
+
+def _promise(symbol: Symbol, results: Mapping[str, str]) -> str:
+    shown = "; ".join(f"{call} gives {result}" if not result.startswith("raises") else f"{call} {result}" for call, result in results.items())
+    return f"{symbol.name} in {symbol.file} does what the old program does{f': {shown}' if shown else ''}."
+
+
+def _calls(ctx: Ctx, symbol: Symbol) -> tuple[str, ...]:
+    facts = {"pack": ctx.pack, "sources": program(ctx), "of": symbol.name}
+    task = {"function": symbol.signature, "clause": "", "changed": False, "known": ()}
+    try:
+        reply: Calls = ctx.ask(Calls, template="calls_item.md.j2", facts=facts, **task)
+    except (BadReply, NoUsableReply) as error:
+        ctx.note(f"no example of {symbol.name} for the contract: {error}")
+        return ()
+    return reply.calls
+
+
+def _changes(ctx: Ctx) -> tuple[str, ...]:
+    """The bullets or paragraphs below the mission's heading `Change`; without that heading the model picks the sentences."""
+    mission = re.sub(r"<!--.*?-->", "", ctx.read("mission.md"), flags=re.S)
+    parts = plain.sections(mission, ("Change", "Changes"))
+    if len(parts) > 1:
+        below = [line for name, lines in parts.items() if name for line in lines]
+        paragraphs = [" ".join(text.split()) for text in "\n".join(below).split("\n\n")]
+        return tuple(text for text in plain.items(below) or paragraphs if not plain.says_nothing(text))
+    try:
+        reply: Changes = ctx.ask(Changes, template="changes_item.md.j2", facts={"mission": mission})
+    except (BadReply, NoUsableReply) as error:
+        ctx.finding("mission_architect", f"what the mission changes is in no clause, name it under a heading `## Change`: {error}")
+        return ()
+    return reply.sentences
 
 
 @stage(makes="contract.md")

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from nightmill.build.program import program
 from nightmill.calls.replies import WholeFiles
+from nightmill.calls.small import asks_small
 from nightmill.errors import BadReply
 from nightmill.gate.languages.base import LanguagePack
 from nightmill.graph.context import Ctx
@@ -86,6 +88,10 @@ def main(argv: list[str]) -> int:
 )
 def schema(ctx: Ctx) -> None:
     """Lay out modules, types and signatures with stub bodies."""
+    if asks_small(ctx) and (made := _as_before(ctx)):
+        ctx.write_tree(made)
+        ctx.finding("schema_architect", "the schema is the old program's own, by program: no new name or parameter was designed")
+        return
     source = ctx.source()
     reply = ctx.ask(facts={"pack": ctx.pack, "source": tuple(source)}, rules=ctx.pack.prompt_rules)
     ctx.write_tree(reply.tree)
@@ -95,3 +101,10 @@ def schema(ctx: Ctx) -> None:
             lost = [s.name for s in ctx.pack.symbols(path, data.decode("utf-8", "replace")) if s.public and s.name not in new]
             if lost:
                 ctx.note(f"public in the old {path}, absent from the schema's: {', '.join(lost)}")
+
+
+def _as_before(ctx: Ctx) -> dict[str, bytes]:
+    """The old program's files with a stub in place of every body; empty when there is nothing to implement in them."""
+    texts = {path: ctx.pack.skeleton(path, data.decode("utf-8", "replace")) for path, data in program(ctx).items()}
+    tree = {path: text.encode() for path, text in texts.items() if text is not None and not ctx.pack.forbidden(path)}
+    return tree if ctx.pack.stubs(tree) else {}

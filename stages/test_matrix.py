@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
-from nightmill.calls.numbered import Row, clauses, rows
+from nightmill.build.oracle import observe
+from nightmill.build.program import program, public
+from nightmill.calls.numbered import Clause, Row, clauses, rows
 from nightmill.calls.replies import ReplyFormat
+from nightmill.calls.small import Calls, Result, asks_small
 from nightmill.errors import BadReply, NoUsableReply, StageFailed
 from nightmill.graph.context import Ctx
 from nightmill.graph.stage import stage
@@ -60,22 +64,31 @@ T3 | C2 | fee(-5) | raises ValueError "negative time: -5"
         return "# Test matrix\n\n" + "".join(f"| {' | '.join(cells)} |\n" for cells in table)
 
 
+_ALONE = {"source": ""}
+"""A matrix that is believed comes from the contract alone; the old program is needed only to run it."""
+
+
 @stage(
-    needs=["contract.md"],
+    needs=["contract.md", "source/"],
     makes="test_matrix.md",
     skill="test_engineer",
     template="test_matrix.md.j2",
+    templates=["calls_item.md.j2", "result_item.md.j2"],
     role="tester",
     reply=Matrix,
     stub="T1 | C1 | the first public function with an ordinary argument | its ordinary result\n",
 )
 def test_matrix(ctx: Ctx) -> None:
     """List the inputs that prove each clause, with what is expected of them."""
-    ids = tuple(clause.id for clause in clauses(ctx.read("contract.md")))
+    known = clauses(ctx.read("contract.md"))
+    ids = tuple(clause.id for clause in known)
     if not ids:
         raise StageFailed("contract.md has no clause: write at least one line such as `C1: what must be true`")
+    if asks_small(ctx) and (seen := _observed(ctx, known)):
+        ctx.write(Matrix(seen).text)
+        return
     try:
-        made = ctx.ask(facts={"clauses": ids}, only="").rows
+        made = ctx.ask(facts={"clauses": ids}, sections=_ALONE, only="").rows
     except (BadReply, NoUsableReply) as error:
         ctx.note(f"the test matrix is asked for clause by clause: {error}")
         made = _one_by_one(ctx, ids)
@@ -87,9 +100,69 @@ def _one_by_one(ctx: Ctx, ids: tuple[str, ...]) -> tuple[Row, ...]:
     made: list[Row] = []
     for id in ids:
         try:
-            made += ctx.ask(facts={"clauses": (id,)}, only=id).rows
+            made += ctx.ask(facts={"clauses": (id,)}, sections=_ALONE, only=id).rows
         except (BadReply, NoUsableReply) as error:
             ctx.finding("test_engineer", f"no test: {error}", id)
     if not made:
         raise StageFailed("the model gave no usable test row for any clause: use a larger model, or write test_matrix.md yourself")
     return tuple(replace(row, id=f"T{number}") for number, row in enumerate(made, 1))
+
+
+def _observed(ctx: Ctx, known: tuple[Clause, ...]) -> tuple[Row, ...]:
+    """The model names calls, the old program gives the results; only what a clause changes is believed. Empty when nothing ran."""
+    sources = program(ctx)
+    calls = {clause: _calls(ctx, clause, sources) for clause in known}
+    seen = observe(ctx.quality_gate, sources, [call for made in calls.values() for call in made])
+    if not seen.ran:
+        ctx.note(f"the old program could not be run for its results: {seen.why}")
+        return ()
+    made: dict[str, Row] = {}
+    for clause in sorted(known, key=lambda c: not c.changed):
+        for call in calls[clause]:
+            result = _believed(ctx, clause, call, seen.results.get(call, ""), sources) if clause.changed else seen.results.get(call)
+            if result and call not in made:
+                made[call] = Row("", clause.id, call, result)
+            elif not result:
+                ctx.note(f"no row for {clause.id}, {call}: no exact result")
+    for clause in known:
+        own = [row for row in made.values() if row.clause == clause.id]
+        if not own:
+            ctx.finding("test_engineer", "no test: the model named no call that shows it", clause.id)
+        elif clause.changed and all(seen.results.get(row.input) == row.expected for row in own):
+            ctx.finding("test_engineer", "every expected result is what the old program gives: no test shows the change", clause.id)
+    ordered = [row for clause in known for row in made.values() if row.clause == clause.id]
+    return tuple(replace(row, id=f"T{number}") for number, row in enumerate(ordered, 1))
+
+
+def _calls(ctx: Ctx, clause: Clause, sources: dict[str, bytes]) -> tuple[str, ...]:
+    """Calls that a clause's own text holds, and those that the model adds."""
+    names = [symbol.name for symbol in public(ctx) if symbol.kind == "function"]
+    of = next((name for name in names if re.match(rf"{re.escape(name)}\b", clause.text)), "")
+    told = () if clause.changed else _told(ctx, clause, sources)
+    facts = {"pack": ctx.pack, "sources": sources, "of": of}
+    task = {"function": of, "clause": f"{clause.id}: {clause.text}", "changed": clause.changed, "known": told}
+    try:
+        reply: Calls = ctx.ask(Calls, template="calls_item.md.j2", facts=facts, **task)
+    except (BadReply, NoUsableReply) as error:
+        ctx.note(f"no further calls for {clause.id}: {error}")
+        return told
+    return tuple(dict.fromkeys((*told, *reply.calls)))
+
+
+def _told(ctx: Ctx, clause: Clause, sources: dict[str, bytes]) -> tuple[str, ...]:
+    parts = re.split(r"; |(?<=does): ", clause.text)
+    heads = (re.split(r" (?:gives|raises) ", part)[0] for part in parts)
+    return tuple(call for head in heads if (call := ctx.pack.call(head, sources)))
+
+
+def _believed(ctx: Ctx, clause: Clause, call: str, before: str, sources: dict[str, bytes]) -> str:
+    """What the model says of a changed result; "" when it says nothing exact."""
+    facts = {"pack": ctx.pack, "sources": sources, "call": call}
+    try:
+        reply: Result = ctx.ask(
+            Result, template="result_item.md.j2", facts=facts, clause=f"{clause.id} (changed): {clause.text}", call=call, before=before
+        )
+    except (BadReply, NoUsableReply) as error:
+        ctx.note(f"no result of {call}: {error}")
+        return ""
+    return reply.value

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from nightmill.build.acceptance import only_proven, proof_json, proven_rows, reason
-from nightmill.calls.numbered import clauses, rows
+from nightmill.calls.numbered import Row, clauses, rows
 from nightmill.calls.replies import WholeFiles
+from nightmill.calls.small import asks_small
 from nightmill.errors import BadReply, NoUsableReply, StageFailed
 from nightmill.gate.languages.base import ACCEPTANCE, LanguagePack
 from nightmill.gate.proof import row as row_of
@@ -96,11 +97,13 @@ def tests(ctx: Ctx) -> None:
     if not ids:
         raise StageFailed("test_matrix.md has no row: write at least one line such as `T1 | C1 | input | expected`")
     facts = {"rows": ids, "pack": ctx.pack}
-    files = ctx.ask(facts=facts, rules=ctx.pack.prompt_rules, again=(), path="").files
+    small = asks_small(ctx)
+    files = _by_row(ctx, matrix) if small else ctx.ask(facts=facts, rules=ctx.pack.prompt_rules, again=(), path="").files
     proof = ctx.prove(_tree(files), changed)
     if proof.trouble:
         raise StageFailed(f"the acceptance tests could not be tried: {proof.trouble}")
-    if wanting := [id for id in ids if id not in proven_rows(proof)]:
+    wanting = [id for id in ids if id not in proven_rows(proof)]
+    if wanting and not small:
         files = only_proven(ctx.pack, files, proof)
         again = [f"{id}: {reason(proof, id)}" for id in wanting]
         try:
@@ -123,3 +126,27 @@ def tests(ctx: Ctx) -> None:
 
 def _tree(files: Mapping[str, str]) -> dict[str, bytes]:
     return {path.removeprefix(f"{ACCEPTANCE}/"): text.encode() for path, text in files.items()}
+
+
+ROWS = f"{ACCEPTANCE}/test_rows.py"
+"""Tests that a program wrote from rows whose call and result are exact."""
+
+
+def _by_row(ctx: Ctx, matrix: tuple[Row, ...]) -> dict[str, str]:
+    """A test per row: written by program where call and result are exact, else asked for, one row at a time."""
+    schema = ctx.tree("schema/")
+    written = {row.id: ctx.pack.test_of(row.id, row.input, row.expected, schema) for row in matrix}
+    files = {ROWS: "\n\n".join(text for text in written.values() if text)} if any(written.values()) else {}
+    for row in matrix:
+        if written[row.id]:
+            continue
+        path = f"{ACCEPTANCE}/test_{row.id.lower()}.py"
+        facts = {"rows": (row.id,), "pack": ctx.pack, "paths": (path,)}
+        again = (f"{row.id}: {row.input}, expected: {row.expected}",)
+        try:
+            files |= ctx.ask(facts=facts, rules=ctx.pack.prompt_rules, again=again, path=path).files
+        except (BadReply, NoUsableReply) as error:
+            ctx.note(f"no test for {row.id}: {error}")
+    if not files:
+        raise StageFailed("no row of test_matrix.md became a test: write calls and exact results there, or use a larger model")
+    return files

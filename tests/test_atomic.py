@@ -133,7 +133,9 @@ def test_a_line_after_a_torn_one_stands_on_its_own(tmp_path: Path) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(parts=st.lists(st.tuples(st.booleans(), st.binary(min_size=1, max_size=12).map(lambda b: b.replace(b"\n", b".") or b".")), max_size=8))
+@given(
+    parts=st.lists(st.tuples(st.booleans(), st.binary(min_size=1, max_size=12).map(lambda b: b.replace(b"\n", b".") or b".")), max_size=8)
+)
 def test_no_torn_line_ever_touches_a_whole_one(tmp_path_factory: pytest.TempPathFactory, parts: list[tuple[bool, bytes]]) -> None:
     log = tmp_path_factory.mktemp("log") / "log"
     whole = []

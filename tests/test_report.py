@@ -189,3 +189,9 @@ def test_any_two_files_can_be_compared(old: bytes, new: bytes) -> None:
     diff = diff_trees({"f": old}, {"f": new})
     assert len(diff.files) + diff.unchanged == 1
     assert all("\x1b" not in line.text for f in diff.files for line in f.lines)
+
+
+def test_the_cases_of_a_parametrised_test_are_counted_not_listed() -> None:
+    from nightmill.report import _functions
+
+    assert _functions(["a.py::test_t1_x[1]", "a.py::test_t1_x[2]", "a.py::test_t2_y"]) == ["a.py::test_t1_x ×2", "a.py::test_t2_y"]

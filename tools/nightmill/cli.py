@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
 from nightmill import __version__
-from nightmill.errors import NightmillError, UsageError
+from nightmill.errors import EXIT_BUG, NightmillError, Stopped, UsageError
 
-DOIT_VERBS = ("run", "list", "info", "forget", "clean", "ignore", "help", "dumpdb", "reset-dep", "strace", "tabcompletion")
+DOIT_VERBS = ("run", "list", "info", "forget", "clean", "ignore", "help", "reset-dep", "tabcompletion")
 
 EPILOG = """\
 doit's verbs work too, from anywhere inside a run directory: nightmill run|list|info|forget|... [ARGS]; `doit` itself in its top.
@@ -22,6 +23,8 @@ exit codes:
     2  a bug of nightmill (traceback)  78  configuration, machine or sandbox: nothing was asked
     3  wrong use                      130  stopped by a signal; doit goes on from there
    75  waiting: for a person (a held stage), another process, or a server that is loading
+
+INT, TERM and HUP stop a run at its next safe point with everything finished kept; a second one stops it at once.
 """
 
 
@@ -43,7 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        return 130
+        return Stopped.exit_code
+    except Exception:
+        traceback.print_exc()
+        return EXIT_BUG
 
 
 class _Parser(argparse.ArgumentParser):
@@ -125,30 +131,35 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _why(options: argparse.Namespace) -> int:
-    from nightmill.graph.verbs import open_session, why
+    from nightmill.graph.session import open_here
+    from nightmill.graph.verbs import why
 
-    _say("\n".join(why(open_session(), options.stages)))
+    _say("\n".join(why(open_here(), options.stages)))
     return 0
 
 
 def _settle(options: argparse.Namespace) -> int:
     from nightmill.graph import verbs
+    from nightmill.graph.session import open_here
 
     settle = {"keep": verbs.keep, "redo": verbs.redo, "merge": verbs.merge}[options.verb]
-    _say(settle(verbs.open_session(), options.stage))
+    _say(settle(open_here(), options.stage))
     return 0
 
 
 def _status(options: argparse.Namespace) -> int:
     from nightmill.graph.commands import stages_of
-    from nightmill.graph.reading import stage_lines, summary_of
-    from nightmill.graph.verbs import open_session
+    from nightmill.graph.reading import leftovers, stage_lines, summary_of
+    from nightmill.graph.session import open_here
     from nightmill.status import status_lines
 
-    session = open_session()
-    lines = stage_lines(session, stages_of(session))
+    session = open_here()
+    stages = stages_of(session)
+    lines = stage_lines(session, stages)
     states: dict[str, str] = {line.name: line.state for line in lines}
     _say("\n".join(status_lines(summary_of(session, states), lines)))
+    if left := leftovers(session, stages):
+        _say(f"left over  {', '.join(left)}: no stage makes them any more; delete them when you like")
     return 0
 
 

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
-from nightmill.errors import ConfigError
+from nightmill.errors import ConfigError, machine_trouble
+from nightmill.paths import expand
 
 ROLES = ("architect", "tester", "planner", "implementer", "reviewer")
 """Who a model can be chosen for, besides `default`."""
 
 
+SMALL_BILLIONS = 4.0
+"""Parameters. Asked for a whole contract at once, a model of 1.5 B writes the same clause a hundred times (seen); where the limit lies
+between 1.5 and 7 B is a choice of ours."""
+_SIZE = re.compile(r"(?<![a-z0-9.])e?(\d+(?:\.\d+)?)([bm])(?![a-z0-9])")
+
+
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class OpenAIProvider(_Section):
@@ -45,6 +53,17 @@ class ScriptedProvider(_Section):
 
 
 ProviderConfig = OpenAIProvider | ScriptedProvider
+_KINDS: dict[str, type[_Section]] = {"openai": OpenAIProvider, "scripted": ScriptedProvider}
+
+
+def _kind(value: Any) -> Any:
+    return value.get("kind", "openai") if isinstance(value, Mapping) else getattr(value, "kind", "openai")
+
+
+_OneProvider = Annotated[
+    Annotated[OpenAIProvider, Tag("openai")] | Annotated[ScriptedProvider, Tag("scripted")],
+    Discriminator(_kind, custom_error_type="kind", custom_error_message=f"its kind should be one of {', '.join(_KINDS)}"),
+]
 
 
 class ModelConfig(_Section):
@@ -58,13 +77,22 @@ class ModelConfig(_Section):
     """Output reserve of one call, in tokens."""
     context: int | None = Field(default=None, gt=0)
     """Context window of one slot, in tokens. Needed only when the server does not tell."""
+    grain: Literal["auto", "whole", "item"] = "auto"
+    """Ask for all at once, or once per function, clause and row. `auto`: item when the model's name says less than SMALL_BILLIONS."""
+
+    @property
+    def small(self) -> bool:
+        """Whether this model is asked item by item. A name without a size counts as large."""
+        sizes = [float(n) / (1000 if unit == "m" else 1) for n, unit in _SIZE.findall(self.model.lower())]  # 30b-a3b counts as 30
+        return self.grain == "item" or (self.grain == "auto" and bool(sizes) and max(sizes) < SMALL_BILLIONS)
 
     @property
     def fact(self) -> str:
         """What a stamp records of the model: everything that shapes an answer, but not where the server stands."""
-        return (
+        fact = (
             f"{self.model} temperature={self.temperature:g} seed={self.seed} max_tokens={self.max_tokens} context={self.context or 'auto'}"
         )
+        return fact + (" grain=item" if self.small else "")
 
 
 class Budgets(_Section):
@@ -99,9 +127,9 @@ class Gates(_Section):
 
 class RunConfig(_Section):
     pipeline: str = "rewrite"
-    source: str
+    source: str = Field(min_length=1)
     language: Literal["auto", "python"] = "auto"
-    providers: dict[str, ProviderConfig]
+    providers: dict[str, _OneProvider]
     models: dict[str, ModelConfig]
     budgets: Budgets = Budgets()
     contract: Contract = Contract()
@@ -127,12 +155,16 @@ def load(path: Path) -> RunConfig:
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     try:
-        raw = YAML(typ="safe").load(path.read_bytes())
+        with machine_trouble():
+            data = path.read_bytes()
+        raw = YAML(typ="safe").load(data)
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
         raise ConfigError(f"{path.name} line {line}: not valid YAML: {error.problem or error}") from error
     except (YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path.name}: not valid YAML: {_one_line(error)}") from error
+    except RecursionError as error:
+        raise ConfigError(f"{path.name}: not valid YAML: brackets nested too deep") from error
     if not isinstance(raw, dict):
         raise ConfigError(f"{path.name}: expected `key: value` lines such as `source: ../my-project`")
     return parse(raw, path.name)
@@ -142,7 +174,8 @@ def parse(raw: Mapping[str, Any], name: str = "run.yaml") -> RunConfig:
     try:
         config = RunConfig.model_validate(raw)
     except ValidationError as error:
-        raise ConfigError("; ".join(_problem(e, name) for e in error.errors()[:3])) from error
+        unknown_keys_first = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
+        raise ConfigError("; ".join(_problem(e, name) for e in unknown_keys_first[:3])) from error
     if "default" not in config.models:
         raise ConfigError(f"{name}: models: needs a `default` entry (provider and model)")
     for role, model in config.models.items():
@@ -162,35 +195,38 @@ def api_key(provider: OpenAIProvider, root: Path) -> str | None:
             )
         return os.environ[provider.api_key_env]
     if provider.api_key_file:
-        path = root / Path(provider.api_key_file).expanduser()
+        path = expand(provider.api_key_file, root)
         try:
-            return path.read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise ConfigError(f"cannot read the key file {path} (providers: api_key_file): {error.strerror}") from error
+            key = path.read_text(encoding="utf-8").strip()
+        except (OSError, ValueError) as error:
+            cause = error.strerror if isinstance(error, OSError) else "not a text file"
+            raise ConfigError(f"cannot read the key file {path} (providers: api_key_file): {cause}") from error
+        if not key.isascii() or not key.isprintable() or not key:
+            raise ConfigError(f"the key file {path} (providers: api_key_file) should hold the key alone, on one line")
+        return key
     return None
 
 
 def _problem(error: Any, name: str) -> str:
-    place = [str(p) for p in error["loc"] if p not in ("openai", "scripted", "OpenAIProvider", "ScriptedProvider")]
+    loc = error["loc"]
+    place = [str(p) for n, p in enumerate(loc) if (loc[0], n) != ("providers", 2)]
     where = ".".join(place)
     if error["type"] == "extra_forbidden":
-        return f"{name}: unknown key `{where}`{_near(place[-1], _keys(error['loc']))}"
+        return f"{name}: unknown key `{where}`{_near(place[-1], _keys(loc))}"
     if error["type"] == "missing":
         return f"{name}: `{where}` is missing"
     return f"{name}: {where}: {error['msg'].removeprefix('Input ')} (got {error['input']!r:.60})"
 
 
 def _keys(loc: tuple[Any, ...]) -> list[str]:
-    """Known keys at the level of an unknown one; all keys of all sections serve when the level is a mapping of names."""
-    model: Any = RunConfig
+    """Known keys at the level of an unknown one. Below `providers` the third part of `loc` is the provider's kind."""
+    if loc[0] == "providers":
+        return list(_KINDS[loc[2]].model_fields)
+    model: type[BaseModel] = RunConfig
     for part in loc[:-1]:
-        field = getattr(model, "model_fields", {}).get(part)
-        if field is None:
-            break
-        kinds = [a for a in (field.annotation, *_flat(field.annotation)) if isinstance(a, type) and issubclass(a, BaseModel)]
-        if len(kinds) != 1:
-            return sorted({k for a in kinds for k in a.model_fields})
-        model = kinds[0]
+        field = model.model_fields.get(part)
+        if field is not None:
+            model = next(a for a in (field.annotation, *_flat(field.annotation)) if isinstance(a, type) and issubclass(a, BaseModel))
     return list(model.model_fields)
 
 

@@ -38,7 +38,7 @@ EXIT_WORDS = {
 }
 """Exit code → the word in `summary.json`."""
 
-SEVERITY = (0, 75, 1, 76, 77, 78, 2, 130)
+SEVERITY = (0, 75, 1, 76, 77, 3, 78, 2, 130)
 """When several things happened in one run, the exit code is the last of these that occurred."""
 
 

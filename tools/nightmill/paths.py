@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from nightmill.errors import UsageError
+from nightmill.errors import ConfigError, UsageError
 
 RUN_FILE = "run.yaml"
 STATE = ".nightmill"
@@ -66,3 +66,11 @@ def find_run(start: Path) -> Path:
         if (folder / RUN_FILE).is_file():
             return folder
     raise UsageError(f"no {RUN_FILE} in {here} or above. Start a run: nightmill new NAME --source PATH")
+
+
+def expand(text: str, base: Path) -> Path:
+    """A path as a person writes it in run.yaml: absolute, below `base`, or with `~`. Raises ConfigError for an unknown `~user`."""
+    try:
+        return base / Path(text).expanduser()
+    except RuntimeError:
+        raise ConfigError(f"run.yaml: {text}: there is no such user: write the path without ~") from None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -122,6 +123,7 @@ def render_report(summary: Summary, diff: TreeDiff, deviations: str, template_di
         "words": _words,
         "reuse": _reuse,
         "span": _span,
+        "functions": _functions,
     }
     page = env.get_template("report.html.j2").render(s=summary, diff=diff, deviations=_blocks(deviations))
     return page.rstrip("\n") + "\n"
@@ -143,6 +145,12 @@ def _words(identifier: str) -> str:
 def _reuse(tokens: Tokens) -> str:
     """The share of prompt tokens that came from the server's cache."""
     return f"{tokens.cached / tokens.prompt:.0%}" if tokens.prompt else "–"
+
+
+def _functions(tests: Iterable[str]) -> list[str]:
+    """Test ids with the cases of a parametrised test counted: `test_x.py::test_t6_cut ×6`."""
+    cases = Counter(test.partition("[")[0] for test in tests)
+    return [f"{name} ×{n}" if n > 1 else name for name, n in cases.items()]
 
 
 def _span(run: Invocation) -> float:

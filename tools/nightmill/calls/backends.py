@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nightmill.config import ModelConfig, OpenAIProvider, ProviderConfig, ScriptedProvider, api_key
 from nightmill.errors import ConfigError
+from nightmill.paths import expand
 from nightmill.providers.base import Provider
 from nightmill.run.rundir import RunDir
 
@@ -75,7 +76,7 @@ def _open_scripted(name: str, config: ProviderConfig, root: Path) -> Provider:
     from nightmill.providers.scripted import Scripted
 
     assert isinstance(config, ScriptedProvider)
-    folder = root / Path(config.replies).expanduser()
+    folder = expand(config.replies, root)
     if not folder.is_dir():
         raise ConfigError(f"providers.{name}.replies: {folder} is not a directory: set it to the folder with the reply files")
     return Scripted(name, folder)

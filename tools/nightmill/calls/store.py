@@ -5,14 +5,27 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
+from nightmill.errors import machine_trouble
 from nightmill.providers.base import Reply, Request
 from nightmill.run.atomic import write_atomic
 
 SYNC_S = 1.0
 """How much of a streaming reply a power cut may cost, in seconds."""
+
+
+@dataclass(frozen=True)
+class _Record:
+    request: Request
+    reply: Reply
+    at: float
+
+
+_ADAPTER = TypeAdapter(_Record)
 
 
 class CallStore:
@@ -22,23 +35,24 @@ class CallStore:
         self.folder = folder
 
     def get(self, request: Request) -> Reply | None:
+        """None when it was never finished, or its file cannot be read: it is then asked again."""
         try:
-            record = json.loads((self.folder / f"{request.key}.json").read_bytes())
-            return Reply(**record["reply"])
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return _ADAPTER.validate_json((self.folder / f"{request.key}.json").read_bytes()).reply
+        except (FileNotFoundError, ValidationError):
             return None
 
     def put(self, request: Request, reply: Reply) -> None:
-        record = {"request": asdict(request), "reply": asdict(reply), "at": time.time()}
-        write_atomic(self.folder / f"{request.key}.json", json.dumps(record, ensure_ascii=False, indent=1).encode(), 0o600)
+        record = _Record(request, reply, time.time())
+        write_atomic(self.folder / f"{request.key}.json", json.dumps(asdict(record), ensure_ascii=False, indent=1).encode(), 0o600)
         self._partial(request).unlink(missing_ok=True)
 
     def _partial(self, request: Request) -> Path:
         return self.folder / f"{request.key}.partial"
 
     def open_partial(self, request: Request) -> Partial:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        return Partial(self._partial(request))
+        with machine_trouble():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            return Partial(self._partial(request))
 
 
 class Partial:
@@ -49,10 +63,11 @@ class Partial:
         self._synced = time.monotonic()
 
     def add(self, text: str) -> None:
-        self._file.write(text.encode())
-        if time.monotonic() - self._synced >= SYNC_S:
-            os.fsync(self._file.fileno())
-            self._synced = time.monotonic()
+        with machine_trouble():
+            self._file.write(text.encode())
+            if time.monotonic() - self._synced >= SYNC_S:
+                os.fsync(self._file.fileno())
+                self._synced = time.monotonic()
 
     def close(self) -> None:
         self._file.close()

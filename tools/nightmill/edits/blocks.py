@@ -31,8 +31,7 @@ class Matcher:
         """What the block changes. Raises Refused unless it stands at exactly one place and is complete."""
         split, hit = self._located(block)
         demand_no_marker_left(block, split)
-        if block.odd_divider:
-            self._demand_real_divider(block, hit)
+        self._demand_real_divider(block, split, hit)
         self._demand_no_rival(block, split)
         hunks = hunks_of(hit, self._text, block.number)
         searched = {line.strip(BLANK) for line in hit.search}
@@ -70,10 +69,15 @@ class Matcher:
         known = self._haystack.known
         return is_blank(line) or line.strip(BLANK) in known or unescaped(line).strip(BLANK) in known
 
-    def _demand_real_divider(self, block: Block, hit: Hit) -> None:
-        """A divider of the wrong length that also stands in the file just behind the match is content, and the real one is missing."""
-        lines, behind = self._haystack.lines, hit.places[0].start + len(hit.search)
-        if behind < len(lines) and lines[behind].strip(BLANK) == block.body[block.dividers[0]].strip(BLANK):
+    def _demand_real_divider(self, block: Block, split: Split, hit: Hit) -> None:
+        """Where the file goes on behind the match with the divider and REPLACE's first line, these are content and the divider is missing.
+
+        For a divider of the wrong length, the divider alone is enough.
+        """
+        behind = hit.places[0].start + len(hit.search)
+        body = block.body[len(split.search) :][: 1 if block.odd_divider else 2]
+        there = self._haystack.lines[behind : behind + len(body)]
+        if (split.replace or block.odd_divider) and [line.strip(BLANK) for line in there] == [line.strip(BLANK) for line in body]:
             raise Refused("truncated", f"there is no `{'=' * block.length}` line between SEARCH and REPLACE.")
 
     def _demand_no_rival(self, block: Block, split: Split) -> None:

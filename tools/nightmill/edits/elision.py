@@ -24,6 +24,8 @@ _SPREAD = re.compile(r"\.\.\.[\w$]+(?:[.(\[].*)?[,;)\]}]*")
 _DOTS_BEFORE = re.compile(r"(?:\.{3,}|…)[ \t]*")
 _DOTS_AFTER = re.compile(r"[ \t]*(?:\.{3,}|…)")
 _LONGEST = 300
+"""Characters and words beyond which a line is prose; they also bound the work of the expressions below, whose loops are possessive."""
+
 _MOST_WORDS = 14
 
 _NOUN = (
@@ -38,10 +40,10 @@ _LEAD = (
     r"then|remains?|stays?|todo:?)\s+){0,4}"
 )
 _UNTOUCHED = (
-    r"(?:(?:(?:is|are|be|left|kept|remains?|stays?|remaining|staying|goes|go|continues?|follows|comes)\s+)*"
+    r"(?>(?:(?:is|are|be|left|kept|remains?|stays?|remaining|staying|goes|go|comes)\s+)*+"
     r"(?:exactly\s+|all\s+|completely\s+)?"
     r"(?:unchanged|untouched|unmodified|intact|omitted|elided|skipped|truncated|not\s+shown|(?:the\s+)?same|as\s+(?:is|before|they\s+(?:are|were))"
-    r"|as-is|here|above|below|follows|continues?|goes\s+here|identical)\b)"
+    r"|as-is|here|above|below|follows|continues?|identical)\b)"
 )
 _REST = rf"(?:rest|remainder)\b(?:\s+of\s+(?:\w+\s+){{0,4}}{_NOUN}\b|\s+{_UNTOUCHED}|\s*$|\s+of\s+(?:it|this|that|them)\b)"
 _ADJECTIVE = r"(?:existing|remaining|previous|original|unchanged|unmodified|other|current)"
@@ -51,7 +53,7 @@ _SPEAKS = re.compile(
     re.IGNORECASE,
 )
 _OPENS = re.compile(rf"{_LEAD}(?:{_SPEAKS.pattern})", re.IGNORECASE)
-_TAIL = rf"(?:\s*,?\s*(?:{_UNTOUCHED}|for\s+brevity|in\s+(?:the|this)\s+(?:file|class|module)|from\s+(?:the\s+)?(?:original|before)\b.*))*"
+_TAIL = rf"(?:\s*,?\s*(?:{_UNTOUCHED}|for\s+brevity|in\s+(?:the|this)\s+(?:file|class|module)|from\s+(?:the\s+)?(?:original|before)\b.*))*+"
 _STRONG_NOUN = (
     r"(?:code|implementations?|methods?|functions?|logic|imports?|contents?|body|(?:class|file|function|method)\s+(?:body|contents?))"
 )

@@ -20,6 +20,7 @@ _DECLARATION = re.compile(
     r"[ \t]*(?:(?:export|default|pub(?:\([\w:]+\))?|public|private|protected|internal|static|final|abstract|async|unsafe|extern)[ \t]+)*"
     r"(?:def|class|fn|func|fun|function|struct|enum|trait|impl|interface|type|module|namespace|const|let|var|val)\b[ \t*]*([\w$]+)"
 )
+_DOTS = re.compile(r"\W*(?:\.{3,}|…)\W*")
 _EXAMPLE_FOLDER = "path/to/"
 _EXAMPLE_BODIES = ("old lines", "new lines")
 """The grammar's own example, as the prompt's format section shows it."""
@@ -40,6 +41,18 @@ def shrinks(old: Sequence[str], new: Sequence[str]) -> str | None:
         return None
     lost = f" and {len(declared) - len(kept)} of {len(declared)} declarations" if declared else ""
     return f"the whole file given has {left} lines instead of {filled}{lost} gone: send SEARCH/REPLACE blocks, or every line."
+
+
+def hides_code(old: Sequence[str], new: Sequence[str]) -> bool:
+    """Does a whole-file answer have a new line of dots, bare or as a comment, and lack declarations, or hold nothing else?"""
+    before = {line.strip() for line in old}
+    dots = [line for line in new if _DOTS.fullmatch(line) and line.strip() not in before]
+    return bool(dots) and (bool(_declared(old) - _declared(new)) or all(is_blank(line) or line in dots for line in new))
+
+
+def is_excerpt(old: Sequence[str], new: Sequence[str]) -> bool:
+    """Are the new lines a part of the old ones, in one piece and shorter?"""
+    return len(new) < len(old) and "\n".join(("", *new, "")) in "\n".join(("", *old, ""))
 
 
 def _declared(lines: Iterable[str]) -> set[str]:

@@ -67,6 +67,8 @@ class WholeFile:
     lines: tuple[str, ...]
     certain: bool = True
     """False when another fence could be the file's end just as well."""
+    followed: bool = False
+    """Another fence without a path comes next: perhaps the first shows the old text and the second the new."""
 
 
 @dataclass(frozen=True)

@@ -125,11 +125,20 @@ def _but_for_trailing_blanks(haystack: Haystack, search: Sequence[str], replace:
 
 
 def _shifted(haystack: Haystack, search: Sequence[str], replace: Sequence[str]) -> Iterator[Place]:
+    """A REPLACE that already stands at the file's own indentation, unlike SEARCH, cannot take the correction."""
     for start, pairs in _candidates(haystack, search):
         shift = _common_shift(pairs)
-        corrected = shift.apply(replace) if shift else None
+        fits = shift and not (shift.in_file and _margin(replace) == shift.more + _margin(search))
+        corrected = shift.apply(replace) if shift and fits else None
         if corrected is not None:
             yield Place(start, corrected)
+
+
+def _margin(lines: Sequence[str]) -> str:
+    """The blanks that all lines but the blank ones begin with."""
+    indents = [_indent(line) for line in lines if not is_blank(line)]
+    first, last = min(indents, default=""), max(indents, default="")
+    return first[: next((at for at, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))]
 
 
 def _with_tabs(haystack: Haystack, search: Sequence[str], replace: Sequence[str]) -> Iterator[Place]:

@@ -106,7 +106,7 @@ class Markers:
             raise Refused("truncated", f"there is no `{'=' * opener.length}` line between SEARCH and REPLACE.")
         if odd and len(dividers) > 1:
             raise Refused("ambiguous", f"several lines could be the divider: write exactly `{'=' * opener.length}`.")
-        body = _dedented(self._lines[index + 1 : end], self._lines[index])
+        body = dedented(self._lines[index + 1 : end], self._lines[index])
         return Cut(tuple(body), tuple(marker.index - index - 1 for marker in dividers), opener.length, odd, end)
 
     def _end_of(self, opener: Marker) -> int:
@@ -126,7 +126,7 @@ def _between(markers: list[Marker], start: int, end: int) -> list[Marker]:
     return markers[left:right]
 
 
-def _dedented(body: Sequence[str], opener: str) -> list[str]:
+def dedented(body: Sequence[str], opener: str) -> list[str]:
     """`body` without the opener's indentation, when every line that is not blank has it."""
     indent = opener[: len(opener) - len(opener.lstrip(" \t"))]
     if not indent or not all(is_blank(line) or line.startswith(indent) for line in body):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from nightmill.edits.fences import Fence, closing, fence_at, first_close
@@ -12,11 +12,12 @@ from nightmill.edits.items import Block, Delete, Failure, Item, Refused, WholeFi
 from nightmill.edits.lines import is_blank, split_reply
 from nightmill.edits.markers import Cut, Markers
 from nightmill.edits.paths import Exists, Named, mentioned, named_alone, named_in_info, named_in_sentence, normalise, peel
-from nightmill.edits.whole import content, is_code
+from nightmill.edits.whole import content, is_example, tag_of
 
 _REASONING = re.compile(r"[ \t]*<(think|thinking|reasoning)>", re.IGNORECASE)
 _REASONED = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
 _DELETE = re.compile(r"[ \t]*(?:(?:[-*+>]|#{1,6}|\d{1,3}[.)])[ \t]+)?[*_`]{0,3}DELETE:[*_`]{0,3}[ \t]*(.*)", re.DOTALL)
+_REMARK = re.compile(r"[ \t]*(?:#|//|--|/\*|<!--|\.\.\.|…)")
 _MANY = 50
 """So many failures make further whole files pointless to look at; keeps hostile replies linear."""
 
@@ -152,13 +153,13 @@ class _Scanner:
     # ---- fences
 
     def _fence(self, fence: Fence) -> int:
-        above = self._directly_above()
-        within = named_in_info(fence.info, self._exists)
-        if fence.bare and not above and self._closes_something(fence):
+        names = self._directly_above()
+        if within := named_in_info(fence.info, self._exists):
+            names.insert(0, within)
+        if fence.bare and not names and self._closes_something(fence):
             return fence.index + 1
-        if (named := within or above) and len(self.parsed.failures) < _MANY:
-            differ = above if within and above and above.path != within.path else None
-            return self._whole(fence, named, differ)
+        if names and len(self.parsed.failures) < _MANY:
+            return self._whole(fence, names)
         return self._aside(fence)
 
     def _closes_something(self, fence: Fence) -> bool:
@@ -169,16 +170,21 @@ class _Scanner:
         if not self._open:
             return False
         self._open.pop()
+        self._note_loose()
         self._closed_at = fence.index
         return True
 
-    def _directly_above(self) -> Named | None:
+    def _directly_above(self) -> list[Named]:
+        """The path lines that stand directly above, nearest first, with nothing but blank lines among them."""
+        found: list[Named] = []
         for line in reversed(self._gap):
             if isinstance(line, Fence):
-                return None
+                return found
             if not is_blank(line):
-                return named_alone(line, self._exists)
-        return None
+                if not (named := named_alone(line, self._exists)):
+                    return found
+                found.append(named)
+        return found
 
     def _later(self, fence: Fence, stop: int) -> Iterator[Fence]:
         for at in range(self._order[fence.index] + 1, len(self._fences)):
@@ -192,7 +198,8 @@ class _Scanner:
         self._gap.append(fence)
         return fence.index + 1
 
-    def _whole(self, fence: Fence, named: Named, differ: Named | None) -> int:
+    def _whole(self, fence: Fence, names: list[Named]) -> int:
+        named = names[0]
         stop = self._markers.next_edge(fence.index)
         found = closing(fence, self._later(fence, stop), self._starts_item)
         end = found.index
@@ -205,11 +212,13 @@ class _Scanner:
                 raise Refused("truncated", "the whole file has no closing fence, or marker lines stand inside it.")
             if found.broken:
                 raise Refused("ambiguous", "nobody can tell which fence ends this file: put four backticks around it.")
-            if differ:
-                raise Refused("path", f"the line above the fence says `{differ.path}`, the fence itself `{named.path}`.")
+            if differ := [name.path for name in names if _plain(name.path) != _plain(named.path)]:
+                raise Refused("path", f"above this fence stand two paths, `{named.path}` and `{differ[0]}`: name one.")
+            if named.part:
+                raise Refused("path", "the path line speaks of an excerpt: a fence directly below a path is the file's whole content.")
             _demand_sure(named)
             path = normalise(named.path)
-            lines = content(fence, self._lines[fence.index + 1 : end], path)
+            lines = content(fence, self._lines[fence.index], self._lines[fence.index + 1 : end], path)
             self.parsed.items.append(WholeFile(self.parsed.next_number, path, lines, found.certain))
             self._last_path = path
         except Refused as refused:
@@ -226,9 +235,9 @@ class _Scanner:
         return at
 
     def _only_names(self, start: int, stop: int) -> bool:
-        """Nothing but blank lines, fences, paths and deletions stand there."""
+        """Nothing but blank lines, fences, comments, paths and deletions stand there."""
         return all(
-            is_blank(line) or start + at in self._order or named_alone(line, self._exists) or _DELETE.fullmatch(line)
+            is_blank(line) or _REMARK.match(line) or start + at in self._order or named_alone(line, self._exists) or _DELETE.fullmatch(line)
             for at, line in enumerate(self._lines[start:stop])
         )
 
@@ -248,24 +257,38 @@ class _Scanner:
         close = first_close(fence, self._later(fence, stop))
         if close is None and self._markers.opens_at(stop):
             return self._enter(fence)
-        self._gap.append(fence)
         if close is None:
+            if not is_example(fence):
+                self._note_loose()
+            self._gap.append(fence)
             return fence.index + 1
         inside = [line for line in self._lines[fence.index + 1 : close.index] if not is_blank(line)]
-        deletions = [_DELETE.fullmatch(line) for line in inside]
-        if inside and all(deletions):
-            for match in filter(None, deletions):
-                self._delete(match[1])
-        elif len(inside) == 1 and named_alone(inside[0], self._exists):
-            self._gap.append(inside[0])
-        elif inside and is_code(fence):
-            self._note_loose()
+        self._read_aside(fence, inside)
         self._closed_at = close.index
         return close.index + 1
 
+    def _read_aside(self, fence: Fence, inside: list[str]) -> None:
+        """A closed fence without a path: deletions, a path for the block below, or an illustration."""
+        deletions = [match for match in map(_DELETE.fullmatch, inside) if match]
+        if inside and len(deletions) == len(inside):
+            for match in deletions:
+                self._delete(match[1])
+        elif len(inside) == 1 and named_alone(inside[0], self._exists):
+            self._gap.append(inside[0])
+            return
+        elif inside and not is_example(fence):
+            self._note_follower()
+            if tag_of(fence.info):
+                self._note_loose()
+        self._gap.append(fence)
+
+    def _note_follower(self) -> None:
+        if self.parsed.items and isinstance(last := self.parsed.items[-1], WholeFile):
+            self.parsed.items[-1] = replace(last, followed=True)
+
     def _note_loose(self) -> None:
-        """Remembers the path line above a code fence that stands too far away to make it a whole file."""
-        for line in reversed(self._gap[:-1]):
+        """Remembers a path line above that belongs to no block and does not stand directly above a fence."""
+        for line in reversed(self._gap):
             if isinstance(line, Fence):
                 return
             named = named_alone(line, self._exists)
@@ -275,6 +298,10 @@ class _Scanner:
                 except Refused as refused:
                     self._fail(refused, named.path)
                 return
+
+
+def _plain(path: str) -> str:
+    return path.replace("\\", "/").removeprefix("./")
 
 
 def _demand_sure(named: Named) -> None:

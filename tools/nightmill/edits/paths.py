@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from nightmill.edits.items import Refused
@@ -37,12 +37,15 @@ SUFFIXES = frozenset(_SUFFIX_WORDS.split())
 _NAMES = frozenset(_NAME_WORDS.split())
 _PROSE = frozenset(_PROSE_WORDS.split())
 
-_MARK = re.compile(r"(?:#{1,6}|[-*+•]|\d{1,3}[.)])[ \t]+")
-_WORD = r"file(?:[ _-]?(?:name|path))?|path"
+_MARK = re.compile(r"(?:#{1,6}|[-*+•]|\d{1,3}[.)]|//|--|/\*|<!--)[ \t]+")
+_MARK_END = re.compile(r"[ \t]+(?:\*/|-->|#{1,6})$")
+_WORD = r"(?:(?:new|updated|modified|existing)[ ])?(?:file(?:[ _-]?(?:name|path))?|path)(?:[ ]\d{1,3})?"
 _LABEL = re.compile(rf"(?:\*\*(?:{_WORD})[ ]?(?::\*\*|\*\*[ ]?:)|__(?:{_WORD}):__|(?:{_WORD})[ ]?:)[ \t]*", re.IGNORECASE)
 _PAIRS = (("**", "**"), ("__", "__"), ("*", "*"), ("_", "_"), ("`", "`"), ('"', '"'), ("'", "'"), ("“", "”"), ("‘", "’"))
 _NOTE = re.compile(r"[ \t]+\([^()]{1,60}\)$")
 _LINE_NUMBERS = re.compile(r":\d{1,7}(?:[-–:]\d{1,7})?$")
+_PART_WORDS = r"lines?|excerpt|snippet|partial|current|currently|before|original|unchanged"
+_PART = re.compile(rf":\d{{1,7}}(?:[-–:]\d{{1,7}})?\W*$|\([^()]*\b(?:{_PART_WORDS})\b[^()]*\)\W*$", re.IGNORECASE)
 _DOTTED = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+")
 _NOT_IN_PATHS = re.compile(r'[<>|"*?`{}=;]')
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
@@ -59,21 +62,25 @@ class Named:
     """A path as a line of the reply names it.
 
     `sure` is false for a bare dotted name with an unknown ending that is no file here: `Ledger.total` or a new file, nobody can tell.
+    `part` is true when the line also says which lines, or that this is an excerpt or the old text.
     """
 
     path: str
     sure: bool = True
+    part: bool = False
 
 
 def peel(line: str) -> str:
     """`line` without the decoration a model may put around a path."""
     text = line.strip(" \t")
+    if len(text) > _LONGEST_LINE:
+        return text
     while True:
         before = text
         for mark in (_MARK, _LABEL):
             if match := mark.match(text):
                 text = text[match.end() :]
-        text = _NOTE.sub("", text).strip(" \t")
+        text = _NOTE.sub("", _MARK_END.sub("", text)).strip(" \t")
         text = _LINE_NUMBERS.sub("", text.removesuffix(":"))
         for left, right in _PAIRS:
             if len(text) > len(left) + len(right) and text.startswith(left) and text.endswith(right):
@@ -90,12 +97,13 @@ def named_alone(line: str, exists: Exists) -> Named | None:
     text = peel(line)
     if not text:
         return None
-    if " " in text or "\t" in text:
-        return Named(text) if "." in text and exists(text) else None
-    return _classified(text, exists)
+    named = _classified(text, exists)
+    return replace(named, part=True) if named and _PART.search(line) else named
 
 
 def _classified(text: str, exists: Exists) -> Named | None:
+    if " " in text or "\t" in text:
+        return Named(text) if "." in text and exists(text) else None
     if exists(text):
         return Named(text)
     seen = "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf"))
@@ -124,6 +132,8 @@ def named_in_info(info: str, exists: Exists) -> Named | None:
         if text.startswith(("text/", "application/")) and not exists(text):
             continue
         named = _classified(peel(text), exists)
+        if named and _PART.search(text):
+            named = replace(named, part=True)
         if named and named.sure and (text not in _NAMES or text != token or exists(text)):
             return named
     return None
@@ -156,7 +166,7 @@ def normalise(text: str) -> str:
         raise Refused("outside", f"`{_shown(text)}`: `..` is not accepted; name the file from the project's root.")
     if any(_is_git(part) for part in parts):
         raise Refused("outside", f"`{_shown(text)}`: nothing in `.git` may be written.")
-    if not parts or any(part != part.strip(" ") or not part for part in parts):
+    if not parts or ":" in path or any(part != part.strip(" ") or part.endswith(".") or not part for part in parts):
         raise Refused("path", f"`{_shown(text)}` is not the name of a file.")
     if len(path.encode()) > _LONGEST_PATH or any(len(part.encode()) > _LONGEST_NAME for part in parts):
         raise Refused("path", f"`{_shown(text)}`: the path is too long.")

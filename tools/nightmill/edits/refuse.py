@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
@@ -126,11 +126,11 @@ def _closest(haystack: Haystack, search: Sequence[str]) -> int | None:
         key = line.strip(BLANK)
         if key in wanted and len(places.setdefault(key, [])) < _VOTES_PER_LINE:
             places[key].append(at)
-    votes: Counter[int] = Counter()
+    votes: defaultdict[int, float] = defaultdict(float)
     for offset, line in enumerate(search):
         found = places.get(line.strip(BLANK), ())
         for at in found:
-            votes[at - offset] += 1 / len(found)  # type: ignore[assignment]
+            votes[at - offset] += (1.5 if offset == 0 else 1) / len(found)
     if votes:
         return max(0, max(votes, key=lambda start: (votes[start], -start)))
     return _closest_by_words(haystack, search)

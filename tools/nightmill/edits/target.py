@@ -9,12 +9,13 @@ from nightmill.edits.apply import Hunk, edited
 from nightmill.edits.blocks import Matcher, demand_no_marker_left, found_elsewhere
 from nightmill.edits.elision import demand_complete
 from nightmill.edits.files import Files, demand_no_twin
-from nightmill.edits.guards import breaks_syntax, copied_example, knows_syntax, shrinks, syntax_error
+from nightmill.edits.guards import breaks_syntax, copied_example, hides_code, is_excerpt, knows_syntax, shrinks, syntax_error
 from nightmill.edits.items import Block, Delete, Failure, Item, Refused, WholeFile, fingerprint
 from nightmill.edits.lines import Text, is_blank, new_file
 from nightmill.edits.locate import Haystack
 from nightmill.edits.paths import is_prose
 from nightmill.edits.refuse import no_such_file
+from nightmill.edits.whole import demand_plain
 
 
 @dataclass(frozen=True)
@@ -86,22 +87,22 @@ class Target:
         lines = wholes[0].lines
         if any(other.lines != lines for other in wholes):
             raise Refused("conflict", "this file is given twice with different contents.")
-        if not all(whole.certain for whole in wholes):
-            self._demand_clear_end(lines)
+        text = Text() if self.missing else self._text()
+        known = Haystack(text.lines).known
+        broken = syntax_error(self._path, "\n".join(lines))
+        if not all(whole.certain for whole in wholes) and (is_prose(self._path) or broken or all(map(is_blank, lines))):
+            raise Refused("ambiguous", "nobody can tell which of the fences ends this file: put four backticks around it.")
+        demand_plain(lines, self._path, known, parses=not broken if knows_syntax(self._path) else None)
+        demand_complete(lines, self._path, known)
         if self.missing:
-            demand_complete(lines, self._path)
             return new_file(lines)
-        text = self._text()
-        demand_complete(lines, self._path, Haystack(text.lines).known)
+        if any(whole.followed for whole in wholes) and is_excerpt(text.lines, lines):
+            raise Refused("ambiguous", "two fences follow this path, the first with a part of the file: send SEARCH/REPLACE blocks.")
+        if hides_code(text.lines, lines):
+            raise Refused("elided", "a line of dots stands where declarations were: write every line.", guard="elided")
         if self._path not in self._rules.may_shrink and (shrunk := shrinks(text.lines, lines)):
             raise Refused("shrink", shrunk, guard="shrink")
         return self._parsing(text, text.replaced_by(lines))
-
-    def _demand_clear_end(self, lines: Sequence[str]) -> None:
-        """Several fences could end the file: accept the first only where fences are no content and what stands before it is sound."""
-        broken = knows_syntax(self._path) and syntax_error(self._path, "\n".join(lines))
-        if is_prose(self._path) or broken or all(map(is_blank, lines)):
-            raise Refused("ambiguous", "nobody can tell which of the fences ends this file: put four backticks around it.")
 
     def _parsing(self, old: Text, new: bytes) -> bytes:
         error = breaks_syntax(self._path, "\n".join(old.lines), "\n".join(Text.decode(new).lines))

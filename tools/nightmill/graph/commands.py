@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from typing import Any
 
 from doit.cmd_forget import Forget as DoitForget
 from doit.cmd_info import Info as DoitInfo
 from doit.cmd_list import List as DoitList
-from doit.exceptions import InvalidDodoFile
 
-from nightmill.errors import NightmillError, UsageError
+from nightmill.errors import UsageError
+from nightmill.graph.oneline import OneLine
 from nightmill.graph.pipeline import expand
 from nightmill.graph.session import Session
 from nightmill.graph.stage import Stage
@@ -24,25 +23,11 @@ def stages_of(session: Session) -> list[Stage]:
     return expand(dodo.pipeline_of(session.run.config.pipeline), session)
 
 
-class _OneLine:
-    """Mixed in before a doit command: what a person can act on is one line and its exit code."""
-
-    def execute(self, params: Any, args: Any) -> int:
-        try:
-            return super().execute(params, args) or 0  # type: ignore[misc]
-        except (NightmillError, InvalidDodoFile) as error:
-            cause = error.__cause__ if isinstance(error.__cause__, NightmillError) else error
-            if not isinstance(cause, NightmillError):
-                raise
-            print(f"nightmill: {cause}", file=sys.stderr)  # noqa: T201
-            return cause.exit_code
-
-
-class List(_OneLine, DoitList):  # type: ignore[misc]  # doit has no type hints
+class List(OneLine, DoitList):  # type: ignore[misc]  # doit has no type hints
     name = "list"
 
 
-class Info(_OneLine, DoitInfo):  # type: ignore[misc]
+class Info(OneLine, DoitInfo):  # type: ignore[misc]
     name = "info"
 
     def _execute(self, pos_args: Any, hide_status: bool = False) -> int:
@@ -56,7 +41,7 @@ class Info(_OneLine, DoitInfo):  # type: ignore[misc]
         return "\n".join(lines) or DoitInfo.get_reasons(reasons)
 
 
-class Forget(_OneLine, DoitForget):  # type: ignore[misc]
+class Forget(OneLine, DoitForget):  # type: ignore[misc]
     """Stamps are the truth, so forgetting a stage forgets its stamp. Journalled calls stay: running again costs no tokens."""
 
     name = "forget"

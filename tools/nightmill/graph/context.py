@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from nightmill.errors import NightmillError
+from nightmill.errors import NightmillError, UsageError
 from nightmill.graph.stage import SOURCE, Stage
 from nightmill.run.events import Event, Finding, Note
 from nightmill.run.trees import Tree, read_tree
@@ -67,8 +67,13 @@ class Ctx:
 
     @property
     def seed(self) -> dict[str, bytes]:
-        """The tree that earlier waves built: `waves/K/`, or `schema/` for the first wave."""
+        """The tree that earlier waves built: `waves/K/`, or `schema/` for the first wave.
+
+        Raises UsageError when there are no waves because the plan has no milestone.
+        """
         trees = [need for need in self.stage.needs if need.startswith("waves/")]
+        if not trees and "schema/" not in self.stage.needs:
+            raise UsageError("plan.md has no milestone: write `## MILESTONE: name` blocks, or ask for another plan: nightmill redo plan")
         return self.tree(trees[-1] if trees else "schema/")
 
     def option(self, name: str) -> Any:

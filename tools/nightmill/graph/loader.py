@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,9 @@ from doit import loader as doit_loader
 from doit.cmd_base import TaskLoader2
 from doit.exceptions import InvalidDodoFile
 
-from nightmill.errors import NightmillError
+from nightmill.errors import NightmillError, machine_trouble
 from nightmill.graph import session as sessions
-from nightmill.paths import find_run, load_dodo
-from nightmill.run.rundir import RunDir
+from nightmill.paths import load_dodo
 
 
 class RunLoader(TaskLoader2):  # type: ignore[misc]  # doit has no type hints
@@ -28,20 +28,31 @@ class RunLoader(TaskLoader2):  # type: ignore[misc]  # doit has no type hints
         if self.session is not None:
             return
         try:
-            root = find_run(Path.cwd())
-            os.chdir(root)
-            self.session = sessions.Session(RunDir(root), self._talkative)
-            self.session.run.config  # noqa: B018 - a broken run.yaml is reported before anything else happens
+            self.session = sessions.open_here(self._talkative)
         except NightmillError as error:
             raise InvalidDodoFile(str(error)) from error
-        sessions.set_current(self.session)
 
     def load_doit_config(self) -> dict[str, Any]:
         assert self.session is not None
-        self.session.run.state.mkdir(parents=True, exist_ok=True)
+        with machine_trouble():
+            self.session.run.state.mkdir(parents=True, exist_ok=True)
+            _drop_broken(self.session.run.database)
         config = dict(load_dodo().DOIT_CONFIG)
         config["dep_file"] = str(self.session.run.database.relative_to(self.session.run.root))
         return config
 
     def load_tasks(self, cmd: Any, pos_args: Any) -> list[Any]:
         return list(doit_loader.generate_tasks("pipeline", load_dodo().task_pipeline()))
+
+
+def _drop_broken(database: Path) -> None:
+    """Removes doit's database when it is none any more. It is a cache only: what is up to date is told by the stamps."""
+    try:
+        with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True, timeout=0)) as connection:
+            broken = connection.execute("PRAGMA quick_check").fetchone() != ("ok",)
+    except sqlite3.OperationalError:
+        return
+    except sqlite3.DatabaseError:
+        broken = True
+    if broken:
+        database.unlink(missing_ok=True)

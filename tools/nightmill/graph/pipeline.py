@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from nightmill.graph.stage import Stage
+from nightmill.run.events import Finding
+from nightmill.run.evidence import latest
 
 if TYPE_CHECKING:
     from nightmill.build.milestones import Plan
@@ -128,6 +130,17 @@ def read_plan(session: Session) -> Plan | None:
         return None
     plan = Plan.read(text)
     return plan if plan.milestones else None
+
+
+def note_plan_problems(session: Session) -> None:
+    """What is wrong with the plan as it stands becomes findings, each once: a person's plan is never seen by the planning stage."""
+    from nightmill.build.milestones import problems
+
+    plan = read_plan(session)
+    told = {e.text for e in latest(session.run.events) if e.kind == "finding" and e.stage == "plan"}
+    for text in problems(plan) if plan else ():
+        if text not in told:
+            session.run.events.emit(Finding(stage="plan", source="plan.md", text=text))
 
 
 def steps_of(pipeline: Pipeline) -> list[Stage]:

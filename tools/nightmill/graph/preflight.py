@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from nightmill.errors import ConfigError
+from nightmill.errors import ConfigError, MachineError, machine_trouble
 from nightmill.graph.session import Session
 from nightmill.graph.stage import Stage
 
@@ -15,6 +15,7 @@ MISSION = "mission.md"
 def preflight(session: Session, stages: Sequence[Stage]) -> None:
     """Raises ConfigError, SandboxMissing or MachineError: one line with the remedy."""
     require_mission(session)
+    require_kinds(session, stages)
     session.source_hash()
     session.pack  # noqa: B018 - an unknown language is reported now
     session.sandbox  # noqa: B018 - probes; raises before any token is spent
@@ -22,12 +23,26 @@ def preflight(session: Session, stages: Sequence[Stage]) -> None:
     session.budget  # noqa: B018 - counted once, before several stages share it
 
 
+def require_kinds(session: Session, stages: Sequence[Stage]) -> None:
+    """Where a stage makes a directory there must be no file, nor the other way round."""
+    for target in {target for stage in stages for target in stage.makes}:
+        path = session.run.root / target.rstrip("/")
+        if path.is_file() if target.endswith("/") else path.is_dir():
+            kind = "directory" if target.endswith("/") else "file"
+            raise MachineError(f"{path} should be a {kind}: move away what is there")
+
+
 def require_mission(session: Session) -> None:
     path = session.run.root / MISSION
+    if not path.exists():
+        raise ConfigError(f"{MISSION} is missing in {session.run.root}: write there what the new version must do")
+    if not path.is_file():
+        raise ConfigError(f"{path} is no file: move it away and write there what the new version must do")
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        raise ConfigError(f"{MISSION} is missing in {session.run.root}: write there what the new version must do") from None
+        with machine_trouble():
+            text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text: save it as UTF-8") from None
     if not written(text):
         raise ConfigError(
             f"{path} is not written yet: below its headings, say in a few sentences what the new version must do, keep and change"
@@ -36,5 +51,5 @@ def require_mission(session: Session) -> None:
 
 def written(text: str) -> bool:
     """Whether a mission holds anything beyond headings and the template's comments."""
-    prose = re.sub(r"<!--.*?-->", "", text, flags=re.S)
+    prose = re.sub(r"<!--.*?(?:-->|\Z)", "", text, flags=re.S)
     return any(line.strip() and not line.lstrip().startswith("#") for line in prose.splitlines())

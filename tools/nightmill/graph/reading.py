@@ -43,5 +43,12 @@ def summary_of(session: Session, states: Mapping[str, str], exit_code: int | Non
     )
 
 
+def leftovers(session: Session, stages: Sequence[Stage]) -> list[str]:
+    """What stages made that are in the plan or the rounds no more. It is never deleted."""
+    made = tuple(target for stage in stages for target in stage.makes)
+    paths = {e.path for e in session.run.journal if e.act == "made" and not e.path.startswith(made)}
+    return sorted({"/".join(path.split("/")[:2]) for path in paths if (session.run.root / path).is_file()})
+
+
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""

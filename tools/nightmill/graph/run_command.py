@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import sqlite3
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from doit.cmd_run import Run as DoitRun
 from doit.cmdparse import DefaultUpdate
 from doit.control import TaskControl
 from doit.dependency import DatabaseException
-from doit.exceptions import InvalidCommand, InvalidDodoFile
 from doit.task import Stream
 
 from nightmill import __version__
 from nightmill.errors import EXIT_BUG, EXIT_WORDS, MachineError, NightmillError, Stopped, UsageError, worst
 from nightmill.graph.commands import stages_of
 from nightmill.graph.facts import check
+from nightmill.graph.oneline import OneLine
+from nightmill.graph.pipeline import note_plan_problems
 from nightmill.graph.preflight import preflight
 from nightmill.graph.runner import QuietReporter, SerialRunner, ThreadRunner
 from nightmill.graph.session import Session
@@ -33,28 +36,18 @@ PLANNING_PASSES = 4
 """A plan that changes the stages before it could ask for another pass; it settles after one or two."""
 
 
-class Run(DoitRun):  # type: ignore[misc]  # doit has no type hints
+class Run(OneLine, DoitRun):  # type: ignore[misc]  # doit has no type hints
     """Replaces doit's `run`. Exit codes: nightmill.errors."""
 
     name = "run"
 
     def execute(self, params: Any, args: Any) -> int:
-        try:
-            return self._run(params, list(args))
-        except (NightmillError, InvalidDodoFile) as error:
-            cause = error if isinstance(error, NightmillError) else error.__cause__
-            if not isinstance(cause, NightmillError):
-                raise
-            print(f"nightmill: {cause}", file=sys.stderr)  # noqa: T201
-            return cause.exit_code
-        except InvalidCommand:
-            raise
-        except Exception:
-            traceback.print_exc()
-            return EXIT_BUG
+        self.loader.setup(params)
+        return self._run(params, [_relative(self.loader.session.run.root, name) for name in args])
 
     def _run(self, params: Any, args: list[str]) -> int:
-        self.loader.setup(params)
+        if params["num_process"] < 0:
+            raise UsageError(f"-n {params['num_process']}: give the number of stages that may run at once")
         session: Session = self.loader.session
         self.codes: list[int] = []
         self.report = QuietReporter()
@@ -96,10 +89,10 @@ class Run(DoitRun):  # type: ignore[misc]  # doit has no type hints
     def _passes(self, session: Session, params: Any, args: list[str]) -> None:
         self._plan_first(session, params, args)
         stages = stages_of(session)
-        _require_known(stages, args, of_plan=True)
-        main = args or [s.name for s in stages if not s.closing]
         if not self.codes and not session.stopping():
-            self._pass(session, params, main)
+            _require_known(stages, args, of_plan=True)
+            note_plan_problems(session)
+            self._pass(session, params, args or [s.name for s in stages if not s.closing])
         if not args and not session.stopping():
             self._pass(session, params, [s.name for s in stages if s.closing])
 
@@ -159,21 +152,26 @@ def _closure(stages: Sequence[Stage], chosen: Sequence[Stage]) -> list[Stage]:
     return [s for s in stages if s.name in wanted]
 
 
+def _relative(root: Path, name: str) -> str:
+    """A target as the stages name it: `./v2/` and `/path/of/run/v2` are `v2`."""
+    path = Path(os.path.normpath(name))
+    return str(path.relative_to(root) if path.is_relative_to(root) else path)
+
+
 def _require_known(stages: Sequence[Stage], args: Sequence[str], *, of_plan: bool = False) -> None:
-    """Raises UsageError on a name that is no stage, group or target. Milestones count as known until the plan has been made (`of_plan`)."""
+    """Raises UsageError on what names no stage, group or target. Milestones count as known until the plan has been made (`of_plan`)."""
     names = {s.name for s in stages} | {s.name.partition(":")[0] for s in stages} | {t.rstrip("/") for s in stages for t in s.makes}
     for name in args:
-        unplanned = not of_plan and ":" in name
-        if name.rstrip("/") not in names and not unplanned and "*" not in name:
+        unplanned = not of_plan and (":" in name or "*" in name)
+        if not unplanned and not (fnmatch.filter(names, name) if "*" in name else name in names):
             raise UsageError(f"no stage or file {name} in this run: doit list shows the stages")
 
 
 def _reaches(stages: Sequence[Stage], planners: Sequence[Stage], args: Sequence[str]) -> bool:
     """Whether what the person chose stands behind a plan, or is not known yet (a milestone's name)."""
     known = {s.name: s for s in stages} | {target.rstrip("/"): s for s in stages for target in s.makes}
-    names = [a for a in args if not a.startswith("-")]
-    chosen = [known[a.rstrip("/")] for a in names if a.rstrip("/") in known]
-    if len(chosen) < len(names):
+    chosen = [known[name] for name in args if name in known]
+    if len(chosen) < len(args):
         return True
     return any(p in _closure(stages, [s]) and p is not s for s in chosen for p in planners)
 

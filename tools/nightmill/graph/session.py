@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nightmill.errors import ConfigError, Stopped
+from nightmill.errors import ConfigError, Stopped, UsageError, machine_trouble
+from nightmill.paths import expand, find_run
 from nightmill.run.evidence import evidence_hash
 from nightmill.run.rundir import RunDir
 from nightmill.run.trees import sha, tree_hash
@@ -73,7 +75,7 @@ class Session:
 
     @cached_property
     def source_root(self) -> Path:
-        return self.run.root / Path(self.run.config.source).expanduser()
+        return expand(self.run.config.source, self.run.root)
 
     def source_hash(self) -> str:
         """Hash of the source tree as it stands; of the snapshot when the tree is not there any more (a copied run)."""
@@ -96,7 +98,7 @@ class Session:
 
         if not self.source_root.exists() and (locked := self.locked_source):
             return Snapshot(self.source_root, locked)
-        return scan(self.source_root)
+        return scan(self.source_root, run=self.run.root)
 
     @property
     def locked_source(self) -> dict[str, str]:
@@ -143,9 +145,9 @@ class Session:
         configured = self.run.config.gates.python
         if configured is None:
             return Path(sys.executable)
-        path = self.run.root / Path(configured).expanduser()
-        if not path.is_file():
-            raise ConfigError(f"gates.python: {path} does not exist: set it to a Python interpreter, or remove the line")
+        path = expand(configured, self.run.root)
+        if not os.access(path, os.X_OK) or path.is_dir():
+            raise ConfigError(f"gates.python: {path} is no program: set it to a Python interpreter, or remove the line")
         return path
 
     @cached_property
@@ -188,3 +190,21 @@ def current() -> Session:
     """The session whose tasks are being made: dodo.py asks for it."""
     assert _current is not None, "no run directory is open"
     return _current
+
+
+def open_here(talkative: bool = False) -> Session:
+    """Opens the run around the working directory, makes its top the working directory, and makes it current.
+
+    Raises UsageError when there is none, ConfigError for a broken run.yaml, MachineError.
+    """
+    try:
+        start = Path.cwd()
+    except FileNotFoundError:
+        raise UsageError("the working directory does not exist any more: cd into the run directory again") from None
+    session = Session(RunDir(find_run(start)), talkative)
+    with machine_trouble():
+        os.chdir(session.run.root)
+    session.run.require_kinds()
+    session.run.config  # noqa: B018 - a broken run.yaml is reported before anything else happens
+    set_current(session)
+    return session

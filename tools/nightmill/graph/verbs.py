@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from doit.doit_cmd import DoitMain
 
@@ -18,11 +16,9 @@ from nightmill.graph.facts import Check, check
 from nightmill.graph.loader import RunLoader
 from nightmill.graph.session import Session
 from nightmill.graph.stage import Stage
-from nightmill.paths import find_run
 from nightmill.run.atomic import write_atomic
 from nightmill.run.lock import hold
 from nightmill.run.record import file_name
-from nightmill.run.rundir import RunDir
 
 COMMANDS = {
     "run": "nightmill.graph.run_command:Run",
@@ -34,17 +30,8 @@ COMMANDS = {
 
 def doit(arguments: Sequence[str], *, talkative: bool = False) -> int:
     """Runs doit with the run directory around the working directory. Raises UsageError when there is none."""
-    os.chdir(find_run(Path.cwd()))
+    sessions.open_here()
     return int(DoitMain(RunLoader(talkative), extra_config={"COMMAND": dict(COMMANDS)}).run(list(arguments)) or 0)
-
-
-def open_session() -> Session:
-    """The session of the run around the working directory, without taking its lock."""
-    root = find_run(Path.cwd())
-    os.chdir(root)
-    session = Session(RunDir(root))
-    sessions.set_current(session)
-    return session
 
 
 def why(session: Session, names: Sequence[str]) -> list[str]:

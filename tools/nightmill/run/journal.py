@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+from pydantic import TypeAdapter, ValidationError
+
 from nightmill.run.atomic import append_line
 
 Act = Literal["made", "removed", "rescued", "proposed", "set_aside"]
@@ -24,6 +26,9 @@ class Entry:
     path: str
     sha: str
     at: float
+
+
+_ADAPTER = TypeAdapter(Entry)
 
 
 class Journal:
@@ -68,6 +73,6 @@ def _read(path: Path) -> Iterator[Entry]:
         return
     for line in data.split(b"\n"):
         try:
-            yield Entry(**json.loads(line))
-        except (ValueError, TypeError):
+            yield _ADAPTER.validate_json(line)
+        except ValidationError:
             continue

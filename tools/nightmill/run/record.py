@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from nightmill.run.atomic import write_atomic
 
 
@@ -23,6 +25,9 @@ class Stamp:
     position: int
     by: str = "stage"
     notes: Mapping[str, str] = field(default_factory=dict)
+
+
+_ADAPTER = TypeAdapter(Stamp)
 
 
 def file_name(stage: str) -> str:
@@ -42,8 +47,8 @@ class Stamps:
     def get(self, stage: str) -> Stamp | None:
         """None when there is none or it cannot be read: the stage then runs again, from its journalled calls."""
         try:
-            return Stamp(**json.loads(self._path(stage).read_bytes()))
-        except (FileNotFoundError, ValueError, TypeError):
+            return _ADAPTER.validate_json(self._path(stage).read_bytes())
+        except (FileNotFoundError, ValidationError):
             return None
 
     def put(self, stamp: Stamp) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from nightmill.config import RunConfig, load
+from nightmill.errors import MachineError
 from nightmill.paths import RUN_FILE, STATE
 from nightmill.run.events import EventLog
 from nightmill.run.journal import Journal
@@ -35,6 +37,14 @@ class RunDir:
     @property
     def calls(self) -> Path:
         return self.state / "calls"
+
+    def require_kinds(self) -> None:
+        """Raises MachineError when something of another kind stands where the run keeps its memory."""
+        folders = (self.state, self.calls, *(self.state / name for name in ("objects", "stamps", "takes")))
+        files = (self.lock, self.database, *(self.state / name for name in ("journal.jsonl", "events.jsonl")))
+        for path, is_kind, kind in [*((p, p.is_dir(), "directory") for p in folders), *((p, p.is_file(), "file") for p in files)]:
+            if not is_kind and os.path.lexists(path):
+                raise MachineError(f"{path} should be a {kind}: move away what is there")
 
     @cached_property
     def config(self) -> RunConfig:

@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from nightmill.errors import ConfigError, MachineError
+from nightmill.paths import RUN_FILE
 from nightmill.run.trees import SKIP_DIRS, file_hash
 
 MAX_FILES = 5000
 MAX_FILE_BYTES = 1_000_000
+MAX_BYTES = 50_000_000
+"""Of all files together: a source tree is held in memory."""
 SECRET_FILES = (
     *(".env", ".env.*", ".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".htpasswd"),
     *("*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk", "*.gpg"),
@@ -33,30 +36,43 @@ class Snapshot:
     skipped: dict[str, list[str]] = field(default_factory=dict)
 
 
-def scan(root: Path, *, max_files: int = MAX_FILES) -> Snapshot:
-    """Looks at every file that git would not ignore.
+def scan(root: Path, *, run: Path | None = None, max_files: int = MAX_FILES, max_bytes: int = MAX_BYTES) -> Snapshot:
+    """Looks at every file that git would not ignore. What lies in run directories, such as `run`, is not source.
 
-    Raises ConfigError, in one line with the remedy, when the source is missing, not a directory, empty, or too large.
+    Raises ConfigError, in one line with the remedy, when the source is missing, not a directory, empty, too large, or the run itself.
     """
     if not root.exists():
         raise ConfigError(f"source: {root} does not exist: set `source:` in run.yaml")
     if not root.is_dir():
         raise ConfigError(f"source: {root} is a file: set `source:` in run.yaml to the directory that holds it")
+    if run is not None and root.resolve() == run.resolve():
+        raise ConfigError(f"source: {root} is the run directory itself: set `source:` in run.yaml to the directory of the old program")
     names = sorted(_listed(root))
+    runs = tuple(name.removesuffix(RUN_FILE) for name in names if name.endswith(f"/{RUN_FILE}") and _is_run(root / name))
+    names = [name for name in names if not name.startswith(runs)]
     if len(names) > max_files:
         many = f"source: {root} holds {len(names)} files, more than {max_files}"
         raise ConfigError(f"{many}: point `source:` at a part of it, or list the rest in a .gitignore")
     files: dict[str, str] = {}
-    skipped: dict[str, list[str]] = {}
+    skipped: dict[str, list[str]] = {"a nightmill run": list(runs)} if runs else {}
+    size = 0
     for rel in names:
         reason = _why_not(root, rel)
         if reason:
-            skipped.setdefault(reason, []).append(rel)
-        else:
-            files[rel] = file_hash(root / rel)
+            skipped.setdefault(reason, []).append(rel if rel.isprintable() else ascii(rel))
+            continue
+        files[rel] = file_hash(root / rel)
+        size += (root / rel).stat().st_size
+        if size > max_bytes:
+            large = f"source: {root} holds more than {max_bytes // 1_000_000} MB of text"
+            raise ConfigError(f"{large}: point `source:` at a part of it, or list the rest in a .gitignore")
     if not files:
         raise ConfigError(f"source: {root} has no text files that count as source: set `source:` in run.yaml to a source tree")
     return Snapshot(root, files, skipped)
+
+
+def _is_run(run_file: Path) -> bool:
+    return run_file.with_name("doit.cfg").is_file() and run_file.with_name("mission.md").is_file()
 
 
 def is_secret(rel: str) -> bool:
@@ -70,6 +86,8 @@ def is_secret(rel: str) -> bool:
 
 def _why_not(root: Path, rel: str) -> str:
     path = root / rel
+    if not rel.isprintable():
+        return "a name that cannot be printed"
     if is_secret(rel):
         return "secret"
     if any(part in SKIP_DIRS for part in PurePosixPath(rel).parts[:-1]):

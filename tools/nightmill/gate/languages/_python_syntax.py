@@ -68,7 +68,7 @@ def tests(path: str, text: str) -> tuple[str, ...]:
 
 
 def _declared(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, Literal["function", "class", "method", "constant"], ast.stmt, str]]:
-    for node in _flat(body):
+    for node in flat(body):
         if isinstance(node, _Function):
             yield prefix + node.name, "method" if prefix else "function", node, _function(node)
         elif isinstance(node, ast.ClassDef):
@@ -82,15 +82,15 @@ def _declared(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, Literal[
                     yield prefix + target.id, "constant", node, f"{target.id} = {ast.unparse(node.value)}"
 
 
-def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+def flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Statements of a body, those under `if`, `try` and `with` included: they declare names in the same scope."""
     for node in body:
         yield node
         if isinstance(node, ast.If | ast.Try | ast.TryStar | ast.With):
             for field in ("body", "orelse", "finalbody"):
-                yield from _flat(getattr(node, field, []))
+                yield from flat(getattr(node, field, []))
             for handler in getattr(node, "handlers", []):
-                yield from _flat(handler.body)
+                yield from flat(handler.body)
 
 
 def _function(node: _Function) -> str:
@@ -124,37 +124,37 @@ def _exported(module: ast.Module) -> frozenset[str] | None:
 
 
 def _stubs(body: list[ast.stmt], prefix: str) -> Iterator[str]:
-    for node in _flat(body):
-        if isinstance(node, ast.ClassDef) and not any(_last(b) == "Protocol" for b in node.bases):
+    for node in flat(body):
+        if isinstance(node, ast.ClassDef) and not any(last(b) == "Protocol" for b in node.bases):
             yield from _stubs(node.body, f"{prefix}{node.name}.")
         elif isinstance(node, _Function) and _is_stub(node):
             yield prefix + node.name
 
 
 def _is_stub(node: _Function) -> bool:
-    if any(_last(d) in ("abstractmethod", "overload") for d in node.decorator_list):
+    if any(last(d) in ("abstractmethod", "overload") for d in node.decorator_list):
         return False
     body = node.body[1:] if len(node.body) > 1 and _text(node.body[0]) else node.body
     match body:
         case [ast.Raise(exc=ast.expr() as raised)]:
-            return _last(raised.func if isinstance(raised, ast.Call) else raised) == "NotImplementedError"
+            return last(raised.func if isinstance(raised, ast.Call) else raised) == "NotImplementedError"
         case [ast.Expr(value=ast.Constant(value=value))]:
             return value is Ellipsis
     return False
 
 
 def _tests(body: list[ast.stmt], prefix: str = "") -> Iterator[str]:
-    for node in _flat(body):
+    for node in flat(body):
         if isinstance(node, _Function) and node.name.startswith("test"):
             yield prefix + node.name
         elif isinstance(node, ast.ClassDef):
-            case = any(_last(b).endswith("TestCase") for b in node.bases)
+            case = any(last(b).endswith("TestCase") for b in node.bases)
             made = any(isinstance(n, ast.FunctionDef) and n.name == "__init__" for n in node.body)
             if case or (node.name.startswith("Test") and not made):
                 yield from _tests(node.body, f"{prefix}{node.name}::")
 
 
-def _last(node: ast.expr) -> str:
+def last(node: ast.expr) -> str:
     """`abc.abstractmethod` → `abstractmethod`, `Protocol[T]` → `Protocol`."""
     node = node.value if isinstance(node, ast.Subscript) else node
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""

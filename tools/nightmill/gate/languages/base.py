@@ -89,6 +89,27 @@ class LanguagePack(Protocol):
     def without(self, text: str, names: set[str]) -> str:
         """A test file without the tests in `names` (ids without their file)."""
 
+    def skeleton(self, path: str, text: str) -> str | None:
+        """A file with a stub in place of every function body; None when it does not parse."""
+
+    def function(self, path: str, text: str, name: str) -> str:
+        """The source of one function by its qualified name; "" when there is none."""
+
+    def graft(self, text: str, name: str, code: str) -> str:
+        """A file with one function as `code` writes it. Raises ValueError, in words for the model, when it cannot take its place."""
+
+    def call(self, text: str, sources: Tree) -> str | None:
+        """`text` as one call of the program in canonical form; None when it is none that can be repeated."""
+
+    def probe(self, calls: Mapping[str, str], sources: Tree) -> Tree:
+        """Tests that make each call (row id → call) and fail with a message for `seen`; paths are relative to the acceptance folder."""
+
+    def seen(self, message: str) -> str | None:
+        """The result that a probe's message tells, as a row's expected cell; None when it is no value that text can hold."""
+
+    def test_of(self, row: str, call: str, expected: str, sources: Tree) -> str | None:
+        """A test function for a row; None when call or result is not exact enough to be written by program."""
+
     def count_tests(self, tree: Tree) -> int:
         """Tests declared in the tree's test files, parameters not expanded."""
 

@@ -6,10 +6,13 @@ import json
 import secrets
 import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
 
+from nightmill.gate.languages import _python_calls as calling
+from nightmill.gate.languages import _python_pieces as pieces
 from nightmill.gate.languages import _python_syntax as syntax
 from nightmill.gate.languages._python_report import read_report, step_of_tests
 from nightmill.gate.languages.base import ACCEPTANCE, PRIVATE, Bench, Symbol, plain, unlocated
@@ -104,6 +107,28 @@ class PythonPack:
 
     def without(self, text: str, names: set[str]) -> str:
         return syntax.without(text, names)
+
+    def skeleton(self, path: str, text: str) -> str | None:
+        return pieces.skeleton(path, text)
+
+    def function(self, path: str, text: str, name: str) -> str:
+        return pieces.function(path, text, name)
+
+    def graft(self, text: str, name: str, code: str) -> str:
+        return pieces.graft(text, name, code)
+
+    def call(self, text: str, sources: Tree) -> str | None:
+        return calling.call(text, calling.names(sources))
+
+    def probe(self, calls: Mapping[str, str], sources: Tree) -> Tree:
+        return {"test_probe.py": calling.probe(calls, calling.names(sources)).encode()}
+
+    def seen(self, message: str) -> str | None:
+        return calling.seen(message)
+
+    def test_of(self, row: str, call: str, expected: str, sources: Tree) -> str | None:
+        known = calling.names(sources)
+        return calling.test(row, call, expected, known) if calling.call(call, known) else None
 
     def count_tests(self, tree: Tree) -> int:
         return sum(len(syntax.tests(path, tree[path].decode("utf-8", "replace"))) for path in tree if self.is_test_file(path))

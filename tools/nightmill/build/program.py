@@ -1,0 +1,23 @@
+"""The old program as the new one's model: its files of the target language without its tests, and its public names."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nightmill.gate.languages.base import Symbol
+    from nightmill.graph.context import Ctx
+
+_TESTS = re.compile(r"(^|/)(tests?/|test_|conftest\.)")
+
+
+def program(ctx: Ctx) -> dict[str, bytes]:
+    """Path → content, in the order of paths."""
+    suffixes = tuple(ctx.pack.suffixes)
+    return {path: data for path, data in sorted(ctx.source().items()) if path.endswith(suffixes) and not _TESTS.search(path)}
+
+
+def public(ctx: Ctx) -> list[Symbol]:
+    """The public names of all files of the program."""
+    return [s for path, data in program(ctx).items() for s in ctx.pack.symbols(path, data.decode("utf-8", "replace")) if s.public]

@@ -1,0 +1,141 @@
+"""Asking small: what a model of a few billion parameters is asked for, one item at a time. What can be computed is not asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from nightmill.calls import plain
+from nightmill.calls.replies import ReplyFormat
+from nightmill.errors import BadReply
+
+if TYPE_CHECKING:
+    from nightmill.gate.languages.base import LanguagePack
+    from nightmill.graph.context import Ctx
+
+MOST_CALLS = 6
+"""Calls taken from one reply. Small models go on and on; the first ones are the considered ones."""
+_PROMPT = re.compile(r"^(?:>>>|\$|assert\b|print(?=\())\s*")
+_RESULT = re.compile(r"\s+(?:==|->|=>|→|=|#|returns\b|raises\b|gives\b|is\b|\|)(?:\s|$)")
+
+
+def asks_small(ctx: Ctx) -> bool:
+    """Whether the model of this stage is asked item by item (`grain` in run.yaml)."""
+    return ctx.config.model(ctx.stage.role).small
+
+
+@dataclass(frozen=True)
+class Calls(ReplyFormat):
+    """Calls of the program. facts["pack"], facts["sources"]: what can be called; facts["of"]: the function that each must call, or ""."""
+
+    calls: tuple[str, ...]
+
+    FORMAT: ClassVar[str] = """\
+One call per line with literal arguments, at most six lines, and nothing else: no results, no comments, no explanations. Example:
+
+fee(0)
+fee(31)
+fee(-5)
+"""
+
+    @classmethod
+    def parse(cls, text: str, facts: Mapping[str, Any]) -> Self:
+        pack: LanguagePack = facts["pack"]
+        of = facts.get("of", "")
+        found = (pack.call(candidate, facts["sources"]) for line in plain.lines(text) for candidate in _candidates(line))
+        calls = [call for call in found if call and (not of or re.search(rf"\b{re.escape(of)}\(", call))]
+        if not calls:
+            raise BadReply(
+                f"Your reply has no call{f' of {of}' if of else ''} that can be run. Write one call per line, every argument as a literal value."
+            )
+        return cls(tuple(dict.fromkeys(calls))[:MOST_CALLS])
+
+
+def _candidates(line: str) -> list[str]:
+    """The line without list marks, and the same up to where it tells a result: only the call is taken, so the rest may say anything."""
+    bare = re.sub(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+", "", line).strip()
+    ticked = re.match(r"`([^`]+)`", bare)
+    bare = ticked[1] if ticked else bare.strip("|` ")
+    bare = _PROMPT.sub("", bare).rstrip(";").strip()
+    whole = [bare, *(bare[: m.start()] for m in _RESULT.finditer(bare))]
+    return whole[:1] if "(" not in bare else whole
+
+
+@dataclass(frozen=True)
+class Result(ReplyFormat):
+    """The result of one call. facts["pack"], facts["sources"], facts["call"]."""
+
+    value: str
+
+    FORMAT: ClassVar[str] = """\
+One line: the value as a literal, or `raises`, the error's class and its text in quotes. Nothing else. Examples:
+
+150
+['a', 'b']
+raises ValueError 'negative time: -5'
+"""
+
+    @classmethod
+    def parse(cls, text: str, facts: Mapping[str, Any]) -> Self:
+        pack: LanguagePack = facts["pack"]
+        for line in plain.lines(text):
+            value = plain.undecorated(re.sub(r"^.*?(?:==|->|=>|returns?:?)\s+", "", line.strip(), count=1))
+            if value and pack.test_of("T1", facts["call"], value, facts["sources"]):
+                return cls(value)
+        raise BadReply("Your reply has no exact result. Write one line: a literal such as 150 or 'text', or `raises ValueError 'text'`.")
+
+
+@dataclass(frozen=True)
+class Changes(ReplyFormat):
+    """What the mission changes, in its own words. facts["mission"]."""
+
+    sentences: tuple[str, ...]
+
+    FORMAT: ClassVar[str] = """\
+One bullet per sentence, copied word by word from the mission. If the mission changes nothing, the single word NONE. Example:
+
+- A stay of less than five minutes is free.
+"""
+
+    @classmethod
+    def parse(cls, text: str, facts: Mapping[str, Any]) -> Self:
+        mission = _words(facts["mission"])
+        items = [plain.undecorated(item) for item in plain.items(plain.lines(text))]
+        if not items and not any(plain.undecorated(line).strip(".").upper() == "NONE" for line in plain.lines(text)):
+            raise BadReply("Your reply has no sentence. Copy each sentence as a bullet `- ...`, or write the single word NONE.")
+        if foreign := [item for item in items if _words(item) not in mission]:
+            raise BadReply(f"The mission does not say: {foreign[0]} Copy its sentences word by word.")
+        return cls(tuple(dict.fromkeys(items)))
+
+
+def _words(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.casefold()))
+
+
+@dataclass(frozen=True)
+class OneFunction(ReplyFormat):
+    """A file with one function written anew. facts["pack"], facts["text"]: the file; facts["name"]: the function."""
+
+    text: str
+
+    FORMAT: ClassVar[str] = """\
+The whole function in one fenced block, from `def` to its last line, and nothing else. Example:
+
+```python
+def fee(minutes: int) -> int:
+    return (minutes + 29) // 30 * 150
+```
+"""
+
+    @classmethod
+    def parse(cls, text: str, facts: Mapping[str, Any]) -> Self:
+        pack: LanguagePack = facts["pack"]
+        said = "Your reply has no fenced block with the function"
+        for code in [*re.findall(r"^\s*```[\w+-]*[ \t]*\n(.*?)^\s*```", text + "\n", re.S | re.M), text]:
+            try:
+                return cls(pack.graft(facts["text"], facts["name"], code))
+            except ValueError as error:
+                said = str(error) if code is not text or "```" not in text else said
+        raise BadReply(f"Write the function again: {said}.")
