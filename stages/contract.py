@@ -123,15 +123,18 @@ def _by_function(ctx: Ctx) -> Contract:
 
 
 def _promise(symbol: Symbol, results: Mapping[str, str]) -> str:
-    shown = "; ".join(f"{call} gives {result}" if not result.startswith("raises") else f"{call} {result}" for call, result in results.items())
+    shown = "; ".join(
+        f"{call} gives {result}" if not result.startswith("raises") else f"{call} {result}" for call, result in results.items()
+    )
     return f"{symbol.name} in {symbol.file} does what the old program does{f': {shown}' if shown else ''}."
 
 
 def _calls(ctx: Ctx, symbol: Symbol) -> tuple[str, ...]:
     facts = {"pack": ctx.pack, "sources": program(ctx), "of": symbol.name}
-    task = {"function": symbol.signature, "clause": "", "changed": False, "known": ()}
     try:
-        reply: Calls = ctx.ask(Calls, template="calls_item.md.j2", facts=facts, **task)
+        reply: Calls = ctx.ask(
+            Calls, template="calls_item.md.j2", facts=facts, function=symbol.signature, clause="", changed=False, known=()
+        )
     except (BadReply, NoUsableReply) as error:
         ctx.note(f"no example of {symbol.name} for the contract: {error}")
         return ()

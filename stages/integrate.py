@@ -18,7 +18,7 @@ from stages.implement import STUB
     makes=["v2/", "gate.md"],
     skill="target_implementer",
     template="patch.md.j2",
-    templates=["implement.md.j2"],
+    templates=["implement.md.j2", "function_item.md.j2"],
     role="implementer",
     reply=Edits,
     config=["build.max_iterations", "build.review"],

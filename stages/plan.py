@@ -59,7 +59,9 @@ def _by_imports(stubs: Mapping[str, tuple[str, ...]], schema: Mapping[str, bytes
     """A milestone per file, after those that its import lines name. Asked for a plan, a very small model repeats the example's."""
     blocks = []
     for file, names in stubs.items():
-        imports = "\n".join(line for line in schema[file].decode("utf-8", "replace").split("\n") if re.match(r"\s*(from|import|use|#include)\b", line))
+        imports = "\n".join(
+            line for line in schema[file].decode("utf-8", "replace").split("\n") if re.match(r"\s*(from|import|use|#include)\b", line)
+        )
         before = [slug(other) for other in stubs if other != file and re.search(rf"\b{re.escape(PurePosixPath(other).stem)}\b", imports)]
         blocks.append(_by_file(file, names, f"DEPENDS_ON: {', '.join(before) or 'none'}\n"))
     return "\n".join(blocks)

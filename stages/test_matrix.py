@@ -140,9 +140,16 @@ def _calls(ctx: Ctx, clause: Clause, sources: dict[str, bytes]) -> tuple[str, ..
     of = next((name for name in names if re.match(rf"{re.escape(name)}\b", clause.text)), "")
     told = () if clause.changed else _told(ctx, clause, sources)
     facts = {"pack": ctx.pack, "sources": sources, "of": of}
-    task = {"function": of, "clause": f"{clause.id}: {clause.text}", "changed": clause.changed, "known": told}
     try:
-        reply: Calls = ctx.ask(Calls, template="calls_item.md.j2", facts=facts, **task)
+        reply: Calls = ctx.ask(
+            Calls,
+            template="calls_item.md.j2",
+            facts=facts,
+            function=of,
+            clause=f"{clause.id}: {clause.text}",
+            changed=clause.changed,
+            known=told,
+        )
     except (BadReply, NoUsableReply) as error:
         ctx.note(f"no further calls for {clause.id}: {error}")
         return told

@@ -76,6 +76,7 @@ def call(at: float, stage: str, key: str, *, replayed: bool = False, result: str
 def attempt(at: float, stage: str, number: int, result: str, passed: int, *, charged: bool = False, best: bool = False) -> AttemptFinished:
     asked = "rewrite" if number == 1 else "patch"
     facts = {"asked": asked, "differs": "first try" if number == 1 else "located failures shown", "outcome": result, "charged": charged}
+    facts["reason"] = "1 of 2 tests fails: test_t2_half_up" if result == "red" else ""
     return AttemptFinished.model_validate({"at": at, "stage": stage, "attempt": number, **facts, "passed": passed, "owed": 2, "best": best})
 
 

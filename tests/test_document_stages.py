@@ -45,6 +45,7 @@ class Scripted:
         self.notes: list[str] = []
         self.findings: list[tuple[str, str, str, str]] = []
         self.text, self.made = "", {}
+        self.config = SimpleNamespace(model=lambda role: SimpleNamespace(small=False))
 
     def run(self) -> Scripted:
         self.stage.body(self)  # type: ignore[arg-type]

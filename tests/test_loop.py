@@ -159,7 +159,6 @@ def test_wrong_answers_that_alternate_end_at_the_limit_with_the_best_kept_and_no
     assert [f for f in findings(root) if "milestone money is not proven" in f]
     asked = [e for e in opened(root).run.events if e.kind == "call_started" and e.label.startswith("implement:money#")]
     assert len({e.key for e in asked}) == len(asked) == 3
-    assert len({e.differs for e in attempts(root)}) == 3
 
 
 HARMFUL = [

@@ -198,13 +198,13 @@ def test_a_summary_survives_json_and_the_event_file(tmp_path: Path) -> None:
 
 def test_status_names_every_stage_and_ends_with_verdict_cost_and_open_points() -> None:
     stages = [
-        StageLine("contract", "what V2 must do", "fresh"),
+        StageLine("contract", "what V2 must do", "kept", "edited by a person: contract.md"),
         StageLine("plan", "milestones", "stale", "schema/ \x1b[31mchanged"),
         StageLine("ip", "", "held", "nightmill keep ip"),
     ]
-    kept = summarize([*story(), StageFinished(stage="contract", status="kept"), RunEnded(exit=0, word="done")], {"contract": "fresh"})
+    kept = summarize([*story(), StageFinished(stage="contract", status="kept"), RunEnded(exit=0, word="done")], {"contract": "kept"})
     assert status_lines(kept, stages)[:4] == [
-        "contract  kept     what V2 must do",
+        "contract  kept     edited by a person: contract.md",
         "plan      stale    schema/ changed",
         "ip        held     nightmill keep ip",
         "",

@@ -68,8 +68,8 @@ class View:
     footer: str
 
 
-_SHOW_FIRST: tuple[State, ...] = ("running", "failed", "held", "waiting", "blocked", "stale", "made", "fresh")
-_AFTER: dict[str, State] = {"made": "made", "kept": "fresh", "held": "held", "failed": "failed", "waiting": "waiting", "stopped": "stale"}
+_SHOW_FIRST: tuple[State, ...] = ("running", "failed", "held", "waiting", "blocked", "stale", "made", "kept", "fresh")
+_AFTER: dict[str, State] = {"made": "made", "kept": "kept", "held": "held", "failed": "failed", "waiting": "waiting", "stopped": "stale"}
 
 
 @dataclass
@@ -165,7 +165,7 @@ class Board:
         """`4 made, 9 fresh · 12 calls · 48,211 tokens · 4:31`."""
         with self._lock:
             states = Counter(line.state for line in self.stages.values())
-            ended: tuple[State, ...] = ("made", "fresh", "failed", "held", "waiting", "blocked", "stale")
+            ended: tuple[State, ...] = ("made", "kept", "fresh", "failed", "held", "waiting", "blocked", "stale")
             stages = listed(f"{states[s]} {s}" for s in ended if states[s])
             calls = count(self.asked, "call") if self.asked else ""
             spent = count(self.tokens_spent, "token") if self.tokens_spent else ""

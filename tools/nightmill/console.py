@@ -24,6 +24,7 @@ REFRESH_S = 0.125
 _STYLES: dict[Tone, str] = {"good": "green", "bad": "bold red", "warn": "yellow", "dim": "dim", "plain": ""}
 _MARKS: dict[State, tuple[str, str]] = {
     "fresh": ("✓", "dim green"),
+    "kept": ("✎", "dim green"),
     "made": ("✓", "bold green"),
     "stale": ("·", "dim"),
     "running": ("▸", "bold cyan"),

@@ -12,10 +12,10 @@ from typing import Literal
 from nightmill.gate.records import GateRecord
 from nightmill.run import events
 
-NEVER = "never finished"
+NEVER = "not made yet"
 """Why a stage starts that has no stamp yet."""
 
-State = Literal["fresh", "stale", "running", "held", "failed", "waiting", "blocked", "made"]
+State = Literal["fresh", "kept", "stale", "running", "held", "failed", "waiting", "blocked", "made"]
 Tone = Literal["good", "bad", "warn", "dim", "plain"]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from nightmill.lines import StageLine, count, listed, one_line
 from nightmill.summary import Summary
 
-_WITH_WHY = ("stale", "held", "failed", "waiting", "blocked", "running")
+_WITH_WHY = ("stale", "held", "kept", "failed", "waiting", "blocked", "running")
 
 
 def status_lines(summary: Summary, stages: Sequence[StageLine]) -> list[str]:
@@ -15,7 +15,7 @@ def status_lines(summary: Summary, stages: Sequence[StageLine]) -> list[str]:
     name = max((len(s.name) for s in stages), default=0)
     lines = []
     for stage in stages:
-        state = "kept" if stage.state == "fresh" and summary.stages.get(stage.name) == "kept" else stage.state
+        state = summary.stages.get(stage.name, stage.state) if stage.state == "stale" else stage.state
         text = one_line(stage.why if stage.state in _WITH_WHY and stage.why else stage.doc)
         lines.append(f"{stage.name:<{name}}  {state:<7}  {text}".rstrip())
     return [*lines, "", *_footer(summary)] if lines else _footer(summary)

@@ -138,10 +138,10 @@ def summarize(
 
 
 def _stages(runs: Iterable[Invocation], states: Mapping[str, str]) -> dict[str, str]:
-    """`states`, where fresh ones keep the word for how they came about."""
+    """`states`, where fresh and stale ones keep the word for how they came about."""
     seen = {stage.stage: stage.status for run in runs for stage in run.stages}
-    made = {name: status for name, status in seen.items() if status in ("made", "kept")}
-    return {name: made.get(name, state) if state == "fresh" else state for name, state in states.items()} or seen
+    ways = {"fresh": ("made", "kept"), "stale": ("failed", "waiting", "stopped")}
+    return {name: seen[name] if seen.get(name) in ways.get(state, ()) else state for name, state in states.items()} or seen
 
 
 def _reason(runs: Iterable[Invocation], stage: str) -> str:
@@ -180,8 +180,8 @@ def _charges(log: Sequence[Event], current: Iterable[Event], attempts: Sequence[
     for event in current:
         if isinstance(event, EditRefused):
             why[event.stage, event.attempt] = "; ".join(event.reasons)
-        elif isinstance(event, GateRan):
-            why[event.stage, event.attempt] = event.record.reason
+        elif isinstance(event, AttemptFinished) and event.reason:
+            why[event.stage, event.attempt] = event.reason
     for attempt in attempts:
         if attempt.charged:
             reason = why.get((attempt.stage, attempt.attempt), "")

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 from nightmill.build.editing import Edits
 from nightmill.build.judge import Duty, Judgement, judge
+from nightmill.build.piecewise import write_functions
 from nightmill.build.reviewing import review
 from nightmill.calls.replies import Finding
 from nightmill.calls.sections import show
+from nightmill.calls.small import asks_small
 from nightmill.edits import plan_edits
 from nightmill.errors import BadReply, MachineError, NoUsableReply
 from nightmill.gate.records import GateRecord
@@ -75,7 +77,8 @@ def _start(ctx: Ctx, job: Job) -> State:
 
 
 def _attempt(ctx: Ctx, job: Job, state: State, attempt: int, *, last: bool) -> None:
-    asked: Asked = "patch" if state.built and not (state.asked == "patch" and state.refusal) else "rewrite"
+    patch = state.built and not asks_small(ctx) and not (state.asked == "patch" and state.refusal)
+    asked: Asked = "patch" if patch else "rewrite"
     differs = _differs(state, asked, attempt)
     state.asked = asked
     try:
@@ -109,10 +112,12 @@ def _weigh(ctx: Ctx, job: Job, state: State, tree: Tree, attempt: int, asked: As
         state.tree, state.record, state.judgement, state.findings, state.built = tree, record, found, findings, True
     else:
         state.refusal = f"Your last change made it no better and was taken back: {found.reason}"
-    _done(ctx, attempt, asked, differs, found.verdict, charged=True, judgement=found, tree=tree, best=better)
+    _done(ctx, attempt, asked, differs, found.verdict, charged=not found.green, judgement=found, tree=tree, best=better)
 
 
 def _ask(ctx: Ctx, job: Job, state: State, asked: Asked, attempt: int) -> Edits:
+    if asks_small(ctx):
+        return write_functions(ctx, job, state, attempt)
     others = {rel: data for rel, data in state.tree.items() if rel not in job.duty.files}
     mine = {rel: data for rel, data in state.tree.items() if rel in job.duty.files}
     code = f"The files to write:\n\n{show(mine)}" + (
@@ -178,7 +183,7 @@ def _done(
             outcome=outcome,
             charged=charged,
             passed=len(judgement.passed) if judgement else 0,
-            owed=len(judgement.failed) if judgement else 0,
+            owed=len(judgement.passed) + len(judgement.failed) if judgement else 0,
             diagnostics=judgement.diagnostics if judgement else 0,
             reason=judgement.reason if judgement else "",
             tree=tree_hash(tree) if tree is not None else "",

@@ -13,7 +13,7 @@ from nightmill.run.trees import Tree
 
 @dataclass(frozen=True)
 class Seen:
-    """`results`: call → the result it gave twice in a row. `ran` is False when no call reached the program; `why` then says what happened."""
+    """`results`: call → the result it gave twice in a row. `ran`: whether any call reached the program; `why` says what else happened."""
 
     results: dict[str, str]
     ran: bool

@@ -47,9 +47,8 @@ fee(-5)
         found = (pack.call(candidate, facts["sources"]) for line in plain.lines(text) for candidate in _candidates(line))
         calls = [call for call in found if call and (not of or re.search(rf"\b{re.escape(of)}\(", call))]
         if not calls:
-            raise BadReply(
-                f"Your reply has no call{f' of {of}' if of else ''} that can be run. Write one call per line, every argument as a literal value."
-            )
+            what = f"call of {of}" if of else "call"
+            raise BadReply(f"Your reply has no {what} that can be run. Write one call per line, every argument as a literal value.")
         return cls(tuple(dict.fromkeys(calls))[:MOST_CALLS])
 
 

@@ -1,4 +1,4 @@
-"""doit's reading verbs in a run directory. They take no lock: `list`, `info`, `forget`."""
+"""doit's reading verbs in a run directory. `list` and `info` take no lock; `forget` does."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from nightmill.graph.pipeline import expand
 from nightmill.graph.session import Session
 from nightmill.graph.stage import Stage
 from nightmill.paths import load_dodo
+from nightmill.run.lock import hold
 
 
 def stages_of(session: Session) -> list[Stage]:
@@ -50,8 +51,12 @@ class Forget(OneLine, DoitForget):  # type: ignore[misc]
     def _execute(self, forget_sub: bool, forget_disable_default: bool, forget_all: bool) -> None:
         if self.sel_default_tasks and not self.sel_tasks:
             self.sel_tasks = [t.name for t in self.task_list]
-        DoitForget._execute(self, forget_sub, forget_disable_default, forget_all)
         session = self.loader.session
+        with hold(session.run.lock):
+            self._forget(session, forget_sub, forget_disable_default, forget_all)
+
+    def _forget(self, session: Session, forget_sub: bool, forget_disable_default: bool, forget_all: bool) -> None:
+        DoitForget._execute(self, forget_sub, forget_disable_default, forget_all)
         if self.sel_default_tasks and forget_disable_default and not forget_all:
             return
         chosen = None if forget_all or self.sel_default_tasks else set(self._with_subtasks(self.sel_tasks or [], forget_sub))

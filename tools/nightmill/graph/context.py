@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from nightmill.errors import NightmillError, UsageError
+from nightmill.errors import NightmillError, StageFailed, UsageError
 from nightmill.graph.stage import SOURCE, Stage
 from nightmill.run.events import Event, Finding, Note
 from nightmill.run.trees import Tree, read_tree
@@ -58,7 +58,10 @@ class Ctx:
     def source(self) -> dict[str, bytes]:
         """The snapshot of the person's tree: text files only, as they were when intake ran."""
         self._declared(SOURCE)
-        return {rel: self.session.run.objects.get(digest) for rel, digest in self.session.locked_source.items()}
+        locked = self.session.locked_source
+        if not locked:
+            raise StageFailed("source.lock names no text that the run still has: take the snapshot again with nightmill redo intake")
+        return {rel: self.session.run.objects.get(digest) for rel, digest in locked.items()}
 
     @property
     def plan(self) -> str:
@@ -188,4 +191,6 @@ class Ctx:
         from nightmill.gate.proof import prove
 
         v1 = self.source() if SOURCE in self.stage.needs else None
-        return prove(self.session.gate, self.tree("schema/"), acceptance, v1, changed)
+        proof = prove(self.session.gate, self.tree("schema/"), acceptance, v1, changed)
+        self.session.check_stop()
+        return proof

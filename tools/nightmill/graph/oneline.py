@@ -9,7 +9,7 @@ from typing import Any
 from doit.cmdparse import CmdParseError
 from doit.exceptions import InvalidCommand, InvalidDodoFile, InvalidTask
 
-from nightmill.errors import EXIT_BUG, NightmillError, UsageError
+from nightmill.errors import EXIT_BUG, NightmillError, Stopped, UsageError
 
 
 class OneLine:
@@ -31,6 +31,8 @@ class OneLine:
             raise
         except (InvalidCommand, InvalidTask):
             raise
+        except KeyboardInterrupt:
+            return Stopped.exit_code
         except Exception:
             traceback.print_exc()
             return EXIT_BUG

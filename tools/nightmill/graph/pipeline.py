@@ -124,11 +124,10 @@ def read_plan(session: Session) -> Plan | None:
     """plan.md as it stands; None when it is not there or has no milestone in it."""
     from nightmill.build.milestones import Plan
 
-    try:
-        text = (session.run.root / "plan.md").read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
+    path = session.run.root / "plan.md"
+    if not path.is_file():
         return None
-    plan = Plan.read(text)
+    plan = Plan.read(path.read_text(encoding="utf-8", errors="replace"))
     return plan if plan.milestones else None
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
+from pathlib import PurePosixPath
 
 from nightmill.errors import ConfigError, MachineError, machine_trouble
 from nightmill.graph.session import Session
@@ -25,11 +27,15 @@ def preflight(session: Session, stages: Sequence[Stage]) -> None:
 
 def require_kinds(session: Session, stages: Sequence[Stage]) -> None:
     """Where a stage makes a directory there must be no file, nor the other way round."""
-    for target in {target for stage in stages for target in stage.makes}:
-        path = session.run.root / target.rstrip("/")
-        if path.is_file() if target.endswith("/") else path.is_dir():
-            kind = "directory" if target.endswith("/") else "file"
-            raise MachineError(f"{path} should be a {kind}: move away what is there")
+    targets = {target for stage in stages for target in stage.makes}
+    folders = {PurePosixPath(target) for target in targets if target.endswith("/")}
+    folders |= {parent for target in targets for parent in PurePosixPath(target).parents}
+    for path in (session.run.root / folder for folder in sorted(folders)):
+        if os.path.lexists(path) and not path.is_dir():
+            raise MachineError(f"{path} should be a directory: move away what is there")
+    for path in (session.run.root / target for target in sorted(targets) if not target.endswith("/")):
+        if path.is_dir():
+            raise MachineError(f"{path} should be a file: move away what is there")
 
 
 def require_mission(session: Session) -> None:

@@ -10,7 +10,7 @@ from nightmill.calls.numbered import clauses, rows
 from nightmill.graph.facts import check
 from nightmill.graph.session import Session
 from nightmill.graph.stage import Stage
-from nightmill.lines import StageLine, State
+from nightmill.lines import StageLine
 from nightmill.summary import Summary, summarize
 
 
@@ -19,8 +19,7 @@ def stage_lines(session: Session, stages: Sequence[Stage]) -> list[StageLine]:
     lines = []
     for stage in stages:
         found = check(session, stage)
-        state: State = "held" if found.state == "held" else "fresh" if found.up_to_date else "stale"
-        lines.append(StageLine(stage.name, stage.doc, state, "; ".join(found.why)))
+        lines.append(StageLine(stage.name, stage.doc, found.state, "; ".join(found.why)))
     return lines
 
 

@@ -52,6 +52,7 @@ class Run(OneLine, DoitRun):  # type: ignore[misc]  # doit has no type hints
         self.codes: list[int] = []
         self.report = QuietReporter()
         with hold(session.run.lock), orderly_stop(session.stop):
+            session.locked = True
             stages = stages_of(session)
             if not args and not params["always"] and all(_settled(session, s) for s in stages):
                 _say(f"nothing to do: all {len(stages)} stages are up to date")

@@ -37,6 +37,8 @@ class Session:
     talkative: bool = False
     """Speak even when nobody seems to watch: `nightmill demo` in a pipe."""
     console: Console | None = None
+    locked: bool = False
+    """This process holds the run's lock, so that stages may run."""
     _stop: threading.Event = field(default_factory=threading.Event)
     _once: threading.RLock = field(default_factory=threading.RLock)
 
@@ -104,7 +106,7 @@ class Session:
     def locked_source(self) -> dict[str, str]:
         """Path → hash as `source.lock` lists them; empty when there is none or its objects are gone."""
         try:
-            text = (self.run.root / "source.lock").read_text(encoding="utf-8")
+            text = (self.run.root / "source.lock").read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             return {}
         files = {}
@@ -187,8 +189,14 @@ def set_current(session: Session | None) -> None:
 
 
 def current() -> Session:
-    """The session whose tasks are being made: dodo.py asks for it."""
-    assert _current is not None, "no run directory is open"
+    """The session whose tasks are being made: dodo.py asks for it.
+
+    Raises doit's InvalidDodoFile where dodo.py is loaded by doit itself, outside of a run.
+    """
+    if _current is None:
+        from doit.exceptions import InvalidDodoFile
+
+        raise InvalidDodoFile("this is where the pipeline is written, not a run: go to a run directory (runs/NAME) and type doit there")
     return _current
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from doit.exceptions import TaskFailed
 
-from nightmill.errors import NightmillError
+from nightmill.errors import NightmillError, UsageError
 from nightmill.graph.execute import execute
 from nightmill.graph.facts import check
 from nightmill.graph.session import Session
@@ -50,7 +50,10 @@ class Action:
         self.__name__ = stage.name
 
     def __call__(self) -> StageFail | None:
+        """`doit strace` would run stages too, beside whoever holds the run's lock: refused."""
         try:
+            if not self.session.locked:
+                raise UsageError(f"{self.stage.name} runs only under doit's `run`")
             execute(self.session, self.stage)
         except NightmillError as error:
             return StageFail(error)

@@ -115,7 +115,7 @@ class AttemptFinished(_Event):
     charged: bool
     passed: int = 0
     owed: int = 0
-    """Tests this milestone must turn green."""
+    """Tests that count for this milestone: all but those that wait for others."""
     diagnostics: int = 0
     reason: str = ""
     """What the judgement on this milestone says, one line."""

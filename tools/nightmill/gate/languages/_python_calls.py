@@ -12,7 +12,9 @@ from pathlib import PurePosixPath
 from nightmill.gate.languages import _python_syntax as syntax
 from nightmill.run.trees import Tree
 
-_UNSTEADY = frozenset("open exec eval compile input exit quit globals locals vars id hash print help breakpoint memoryview".split())
+_UNSTEADY = frozenset(
+    {"open", "exec", "eval", "compile", "input", "exit", "quit", "globals", "locals", "vars", "id", "hash", "print", "help", "breakpoint"}
+)
 """Builtins whose result depends on more than the call, or that reach outside it."""
 _RAISES = re.compile(r"raises:?\s+([\w.]+?)(?:\s*[:(,]?\s*(?:with\s+)?(?:the\s+)?(?:text\s+|message\s+)?(\".*\"|'.*')\)?)?\.?$", re.S)
 _PRINTS = re.compile(r"(.+?),? (?:and )?prints (\".*\"|'.*')$", re.S)
@@ -38,7 +40,11 @@ def call(text: str, known: Mapping[str, str]) -> str | None:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     used, bound = _used(tree)
-    if "\n" in text.strip() or len(text) > _LONGEST or any(isinstance(n, ast.Await | ast.Yield | ast.NamedExpr | ast.Lambda) for n in ast.walk(tree)):
+    if (
+        "\n" in text.strip()
+        or len(text) > _LONGEST
+        or any(isinstance(n, ast.Await | ast.Yield | ast.NamedExpr | ast.Lambda) for n in ast.walk(tree))
+    ):
         return None
     if any(name not in known and (name in _UNSTEADY or name.startswith("_") or not hasattr(builtins, name)) for name in used - bound):
         return None

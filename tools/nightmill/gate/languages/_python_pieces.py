@@ -76,8 +76,12 @@ def _functions(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, _Functi
             yield prefix + node.name, node
 
 
+def _decorators(node: ast.stmt) -> list[ast.expr]:
+    return node.decorator_list if isinstance(node, _Function | ast.ClassDef) else []
+
+
 def _first(node: ast.stmt) -> int:
-    return min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+    return min([node.lineno, *(d.lineno for d in _decorators(node))])
 
 
 def _parameters(node: _Function) -> list[str]:
@@ -109,7 +113,9 @@ def _moved(code: str, node: ast.stmt, column: int) -> list[str]:
         if isinstance(part, ast.Constant | ast.JoinedStr) and not _is_docstring(node, part)
         for line in range(part.lineno + 1, (part.end_lineno or 0) + 1)
     }
-    bare = [line if n in inside else line[node.col_offset :] if not line[: node.col_offset].strip() else line for n, line in enumerate(lines)]
+    bare = [
+        line if n in inside else line[node.col_offset :] if not line[: node.col_offset].strip() else line for n, line in enumerate(lines)
+    ]
     return [line if n in inside else textwrap.indent(line, " " * column) for n, line in enumerate(bare)]
 
 
