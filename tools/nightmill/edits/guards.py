@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 import threading
@@ -12,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from nightmill.edits.lines import is_blank
 from nightmill.edits.paths import suffix_of
+from nightmill.syntax import parsed
 
 _LARGE = 40
 """Lines from which on a file that comes back much smaller is suspicious (EDIT_RULES)."""
@@ -73,7 +73,7 @@ def _python(text: str) -> str | None:
     try:
         with _quiet, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            ast.parse(text)
+            parsed(text)
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}"
     except (ValueError, RecursionError, MemoryError) as error:

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 
 from nightmill.gate.languages import _python_syntax as syntax
 from nightmill.run.trees import Tree
+from nightmill.syntax import parsed
 
 _UNSTEADY = frozenset(
     {"open", "exec", "eval", "compile", "input", "exit", "quit", "globals", "locals", "vars", "id", "hash", "print", "help", "breakpoint"}
@@ -19,6 +20,16 @@ _UNSTEADY = frozenset(
 _RAISES = re.compile(r"raises:?\s+([\w.]+?)(?:\s*[:(,]?\s*(?:with\s+)?(?:the\s+)?(?:text\s+|message\s+)?(\".*\"|'.*')\)?)?\.?$", re.S)
 _PRINTS = re.compile(r"(.+?),? (?:and )?prints (\".*\"|'.*')$", re.S)
 _LONGEST = 400
+_PROBE = '''import json
+
+
+def entered(error):
+    """Whether the program was reached: a call with the wrong arguments says nothing about it."""
+    frame = error.__traceback__
+    while frame and frame.tb_frame.f_code.co_filename == __file__:
+        frame = frame.tb_next
+    return frame is not None
+'''
 
 
 def names(sources: Tree) -> dict[str, str]:
@@ -30,13 +41,13 @@ def names(sources: Tree) -> dict[str, str]:
                 if "." not in symbol.name and symbol.public:
                     found.setdefault(symbol.name, set()).add(_module(path))
     modules = {_module(path) for path in sources if path.endswith(".py")}
-    return {name: owners.pop() for name, owners in found.items() if len(owners) == 1} | {m: "" for m in modules if "." not in m}
+    return {m: "" for m in modules if "." not in m} | {name: owners.pop() for name, owners in found.items() if len(owners) == 1}
 
 
 def call(text: str, known: Mapping[str, str]) -> str | None:
     """One expression that calls the program, in canonical form; None when it is none, or names something that nobody declares."""
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        tree = parsed(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     used, bound = _used(tree)
@@ -54,13 +65,13 @@ def call(text: str, known: Mapping[str, str]) -> str | None:
 
 def probe(calls: Mapping[str, str], known: Mapping[str, str]) -> str:
     """A test file that makes each call (row id → call) and fails with what it saw, for `seen`."""
-    parts = ["import json\n"]
+    parts = [_PROBE]
     for row, text in calls.items():
         imports = "".join(f"    {line}\n" for line in _imports(text, known))
         parts.append(
             f"def test_{row.lower()}_seen(capsys):\n{imports}    try:\n        value = {text}\n"
             "    except (Exception, SystemExit) as error:\n"
-            "        told = {'raises': type(error).__name__, 'text': str(error)}\n"
+            "        told = {'raises': type(error).__name__, 'text': str(error), 'entered': entered(error)}\n"
             "    else:\n        told = {'value': repr(value), 'type': type(value).__name__}\n"
             "    raise AssertionError(json.dumps(told | {'out': capsys.readouterr().out}))\n"
         )
@@ -73,7 +84,7 @@ def seen(message: str) -> str | None:
         told = json.loads(message.removeprefix("AssertionError: "))
         out = f", prints {told['out']!r}" if told["out"] else ""
         if "raises" in told:
-            return None if out else f"raises {told['raises']} {told['text']!r}"
+            return None if out or not told["entered"] else f"raises {told['raises']} {told['text']!r}"
         value = ast.literal_eval(told["value"])
     except (ValueError, SyntaxError, TypeError, KeyError, RecursionError, MemoryError):
         return None
@@ -120,7 +131,7 @@ def _used(tree: ast.AST) -> tuple[set[str], set[str]]:
 
 
 def _imports(text: str, known: Mapping[str, str]) -> list[str]:
-    used = sorted(_used(ast.parse(text, mode="eval"))[0] & set(known))
+    used = sorted(_used(parsed(text, mode="eval"))[0] & set(known))
     return [f"from {known[name]} import {name}" if known[name] else f"import {name}" for name in used]
 
 

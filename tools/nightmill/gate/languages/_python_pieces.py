@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from nightmill.gate.languages import _python_syntax as syntax
 from nightmill.gate.records import Diagnostic
+from nightmill.syntax import parsed
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _STUB = "raise NotImplementedError"
@@ -43,7 +44,7 @@ def graft(text: str, name: str, code: str) -> str:
     new = syntax.parse("", code)
     if isinstance(new, Diagnostic):
         raise ValueError(f"your code does not parse: line {new.line}: {new.message}")
-    old = ast.parse(text)
+    old = parsed(text)
     target = dict(_functions(old.body, ""))[name]
     written = dict(_functions(new.body, ""))
     node = written.get(name) or written.get(target.name)

@@ -11,6 +11,7 @@ from typing import Literal
 
 from nightmill.gate.languages.base import Symbol
 from nightmill.gate.records import Diagnostic
+from nightmill.syntax import parsed
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _SIGNATURE_LIMIT = 200
@@ -21,7 +22,7 @@ def parse(path: str, source: str | bytes) -> ast.Module | Diagnostic:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes are reported by the build step
-            return ast.parse(source, filename=path)
+            return parsed(source, path)
     except SyntaxError as error:
         return Diagnostic(
             file=path,
@@ -176,7 +177,7 @@ def _cut(signature: str) -> str:
 def without(text: str, names: set[str]) -> str:
     """Python text without the functions `test_x` and `TestClass::test_x` in `names`, their decorators included."""
     lines = text.split("\n")
-    module = ast.parse(text)
+    module = parsed(text)
     scopes = [("", module.body), *((f"{node.name}::", node.body) for node in module.body if isinstance(node, ast.ClassDef))]
     for prefix, body in scopes:
         for node in body:
