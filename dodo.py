@@ -18,6 +18,7 @@ from stages.intake import intake
 from stages.integrate import integrate
 from stages.merge import merge_wave
 from stages.plan import plan
+from stages.proof import proof
 from stages.report import report
 from stages.reviews import formal_review, ip_review, production_review
 from stages.schema import schema
@@ -37,6 +38,7 @@ REWRITE: Pipeline = (
     analysis,  # what no single function shows
     schema,  # types and signatures with stub bodies
     tests,  # acceptance tests, proved red on the stubs, then locked
+    proof,  # → proof.json, which tests prove something; again after every edit of a test
     plan,  # → plan.md, milestones; from here the graph is read from it
     Waves(implement, merge_wave),  # every milestone of a wave at once, then one tree
     integrate,  # the whole against the locked tests → v2/, gate.md

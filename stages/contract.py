@@ -13,7 +13,7 @@ from nightmill.build.program import program, public
 from nightmill.calls import plain
 from nightmill.calls.numbered import NOT_CLAUSES, Clause, clauses
 from nightmill.calls.replies import ReplyFormat, Review
-from nightmill.calls.small import Calls, Changes, asks_small
+from nightmill.calls.small import Changes, asks_small, calls_of
 from nightmill.errors import BadReply, NoUsableReply, StageFailed
 from nightmill.gate.languages.base import Symbol
 from nightmill.graph.context import Ctx
@@ -130,15 +130,11 @@ def _promise(symbol: Symbol, results: Mapping[str, str]) -> str:
 
 
 def _calls(ctx: Ctx, symbol: Symbol) -> tuple[str, ...]:
-    facts = {"pack": ctx.pack, "sources": program(ctx), "of": symbol.name}
     try:
-        reply: Calls = ctx.ask(
-            Calls, template="calls_item.md.j2", facts=facts, function=symbol.signature, clause="", changed=False, known=()
-        )
+        return calls_of(ctx, program(ctx), symbol.name)
     except (BadReply, NoUsableReply) as error:
         ctx.note(f"no example of {symbol.name} for the contract: {error}")
         return ()
-    return reply.calls
 
 
 def _changes(ctx: Ctx) -> tuple[str, ...]:

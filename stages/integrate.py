@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from nightmill.build.editing import Edits, guard
+from nightmill.build.job import Job
 from nightmill.build.judge import Duty
-from nightmill.build.loop import Job, build
+from nightmill.build.loop import build
 from nightmill.errors import OutOfBudget
 from nightmill.gate.records import GateRecord
 from nightmill.graph.context import Ctx
@@ -33,7 +34,8 @@ def integrate(ctx: Ctx) -> None:
         seed=seed,
         acceptance=ctx.tree("acceptance/"),
         guard=guard(tuple(seed), {}, ctx.pack.forbidden),
-        fresh=True,
+        final=True,
+        whole=True,
     )
     state = build(ctx, job, keep=lambda tree: ctx.write_tree(tree, "v2/"))
     ctx.write(gate_page(state.record), "gate.md")

@@ -39,7 +39,7 @@ def plan(ctx: Ctx) -> None:
         raise StageFailed("schema/ has no stub to implement: give it a function whose body is `raise NotImplementedError`")
     try:
         small = asks_small(ctx)
-        made = Plan.read(_by_imports(stubs, schema)) if small else ctx.ask(facts={"stub_files": tuple(stubs)}, stubs=stubs)
+        made = Plan.read(by_imports(stubs, schema)) if small else ctx.ask(facts={"stub_files": tuple(stubs)}, stubs=stubs)
     except (BadReply, NoUsableReply) as error:
         ctx.finding("milestone_planner", f"no usable plan, so each file is its own milestone: {error}")
         made = Plan.read("\n".join(_by_file(file, names) for file, names in stubs.items()))
@@ -55,7 +55,7 @@ def _by_file(file: str, names: tuple[str, ...], after: str = "") -> str:
     return f"## MILESTONE: {slug(file)}\nRISK: EASY\n{after}FILES: {file}\nTASK: Implement {', '.join(names)} as the contract says.\n"
 
 
-def _by_imports(stubs: Mapping[str, tuple[str, ...]], schema: Mapping[str, bytes]) -> str:
+def by_imports(stubs: Mapping[str, tuple[str, ...]], schema: Mapping[str, bytes]) -> str:
     """A milestone per file, after those that its import lines name. Asked for a plan, a very small model repeats the example's."""
     blocks = []
     for file, names in stubs.items():

@@ -93,7 +93,7 @@ def schema(ctx: Ctx) -> None:
         ctx.finding("schema_architect", "the schema is the old program's own, by program: no new name or parameter was designed")
         return
     source = ctx.source()
-    reply = ctx.ask(facts={"pack": ctx.pack, "source": tuple(source)}, rules=ctx.pack.prompt_rules)
+    reply = ctx.ask(facts={"pack": ctx.pack, "source": tuple(source)}, rules=ctx.pack.schema_rules)
     ctx.write_tree(reply.tree)
     for path, data in source.items():
         if path in reply.files:

@@ -12,7 +12,7 @@ from nightmill.build.oracle import observe
 from nightmill.build.program import program, public
 from nightmill.calls.numbered import Clause, Row, clauses, rows
 from nightmill.calls.replies import ReplyFormat
-from nightmill.calls.small import Calls, Result, asks_small
+from nightmill.calls.small import Result, asks_small, calls_of
 from nightmill.errors import BadReply, NoUsableReply, StageFailed
 from nightmill.graph.context import Ctx
 from nightmill.graph.stage import stage
@@ -139,21 +139,12 @@ def _calls(ctx: Ctx, clause: Clause, sources: dict[str, bytes]) -> tuple[str, ..
     names = [symbol.name for symbol in public(ctx) if symbol.kind == "function"]
     of = next((name for name in names if re.match(rf"{re.escape(name)}\b", clause.text)), "")
     told = () if clause.changed else _told(ctx, clause, sources)
-    facts = {"pack": ctx.pack, "sources": sources, "of": of}
     try:
-        reply: Calls = ctx.ask(
-            Calls,
-            template="calls_item.md.j2",
-            facts=facts,
-            function=of,
-            clause=f"{clause.id}: {clause.text}",
-            changed=clause.changed,
-            known=told,
-        )
+        more = calls_of(ctx, sources, of, clause=f"{clause.id}: {clause.text}", changed=clause.changed, known=told)
     except (BadReply, NoUsableReply) as error:
         ctx.note(f"no further calls for {clause.id}: {error}")
         return told
-    return tuple(dict.fromkeys((*told, *reply.calls)))
+    return tuple(dict.fromkeys((*told, *more)))
 
 
 def _told(ctx: Ctx, clause: Clause, sources: dict[str, bytes]) -> tuple[str, ...]:

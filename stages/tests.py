@@ -7,18 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from nightmill.build.acceptance import only_proven, proof_json, proven_rows, reason
+from nightmill.build.acceptance import only_proven, proven_rows, reason
 from nightmill.calls.numbered import Row, clauses, rows
 from nightmill.calls.replies import WholeFiles
 from nightmill.calls.small import asks_small
 from nightmill.errors import BadReply, NoUsableReply, StageFailed
 from nightmill.gate.languages.base import ACCEPTANCE, LanguagePack
+from nightmill.gate.proof import Proof
 from nightmill.gate.proof import row as row_of
 from nightmill.graph.context import Ctx
 from nightmill.graph.stage import stage
 
 AGAIN = f"{ACCEPTANCE}/test_again.py"
 """The only file of the second asking, so that it cannot touch a test that is already proved."""
+SET_ASIDE = "set_aside.md"
+"""Beside the tests: a line `- T3: why` for each row whose tests were not taken."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,11 @@ def test_t3_negative_time_is_an_error():
         rules = [f"the path {path} is not of the form {ACCEPTANCE}/test_name.py" for path in outside]
         rules += [f"{ACCEPTANCE}/{d.file}:{d.line}: {d.message}" for d in pack.precheck(_tree(reply.files)) if d.severity == "error"]
         tests = [test for path, content in reply.files.items() for test in pack.tests_in(path, content)]
-        strays = [test.rpartition("::")[2] for test in tests if row_of(test) not in known]
-        if strays:
-            rules.append(
-                f"{', '.join(strays[:12])}: a test's name starts with the number of its row, such as test_{sorted(known)[0].lower()}_name"
-            )
+        if strays := [test.rpartition("::")[2] for test in tests if not row_of(test)]:
+            name = f"test_{sorted(known)[0].lower()}_name"
+            rules.append(f"{', '.join(strays[:12])}: a test's name starts with the number of its row, such as {name}")
+        if others := sorted({row_of(test) for test in tests} - known - {""}):
+            rules.append(f"{', '.join(others)} is not asked for: write tests for {', '.join(sorted(known))} only")
         if not tests and not rules:
             rules.append("there is no test function: write `def test_t1_name():` for row T1")
         if rules:
@@ -96,32 +99,55 @@ def tests(ctx: Ctx) -> None:
     ids = tuple(row.id for row in matrix)
     if not ids:
         raise StageFailed("test_matrix.md has no row: write at least one line such as `T1 | C1 | input | expected`")
-    facts = {"rows": ids, "pack": ctx.pack}
     small = asks_small(ctx)
-    files = _by_row(ctx, matrix) if small else ctx.ask(facts=facts, rules=ctx.pack.prompt_rules, again=(), path="").files
+    files = _by_row(ctx, matrix) if small else _ask(ctx, ids).files
+    proof = _proved(ctx, files, changed)
+    wanting = {id: reason(proof, id) for id in ids if id not in proven_rows(proof)}
+    if wanting and not small:
+        first = proof
+        files, proof = _once_more(ctx, only_proven(ctx.pack, files, proof), proof, wanting, changed)
+        proof = _undisputed(proof, {row_of(test) for test in first.disputed})
+    kept = only_proven(ctx.pack, files, proof)
+    if not kept:
+        why = "; ".join(f"{id}: {why}" for id, why in list(wanting.items())[:3])
+        raise StageFailed(f"no acceptance test is able to decide ({why}): correct test_matrix.md or schema/, or use a larger model")
+    done = proven_rows(proof)
+    aside = "".join(f"- {id}: {why}\n" for id, why in wanting.items() if id not in done)
+    ctx.write_tree(_tree(kept) | ({SET_ASIDE: aside.encode()} if aside else {}))
+
+
+def _ask(ctx: Ctx, ids: tuple[str, ...], again: tuple[str, ...] = (), path: str = "") -> AcceptanceTests:
+    facts = {"rows": ids, "pack": ctx.pack} | ({"paths": (path,)} if path else {})
+    reply: AcceptanceTests = ctx.ask(facts=facts, rules=ctx.pack.test_rules, again=again, path=path)
+    return reply
+
+
+def _proved(ctx: Ctx, files: Mapping[str, str], changed: frozenset[str]) -> Proof:
     proof = ctx.prove(_tree(files), changed)
     if proof.trouble:
         raise StageFailed(f"the acceptance tests could not be tried: {proof.trouble}")
-    wanting = [id for id in ids if id not in proven_rows(proof)]
-    if wanting and not small:
-        files = only_proven(ctx.pack, files, proof)
-        again = [f"{id}: {reason(proof, id)}" for id in wanting]
-        try:
-            second = ctx.ask(facts=facts | {"rows": wanting, "paths": (AGAIN,)}, rules=ctx.pack.prompt_rules, again=again, path=AGAIN)
-            files = {**files, **second.files}
-            proof = ctx.prove(_tree(files), changed)
-        except (BadReply, NoUsableReply) as error:
-            ctx.note(f"no second set of tests for {', '.join(wanting)}: {error}")
-    done = proven_rows(proof)
-    for row in matrix:
-        if row.id not in done:
-            ctx.finding("test_engineer", f"{row.clause} is not proved by {row.id}: {reason(proof, row.id)}", row.id)
-    if not done:
-        raise StageFailed(
-            "no acceptance test is able to decide (see the findings): correct test_matrix.md or schema/, or use a larger model"
-        )
-    kept = only_proven(ctx.pack, files, proof)
-    ctx.write_tree(_tree(kept) | {"proof.json": proof_json(proof, ids)})
+    return proof
+
+
+def _once_more(
+    ctx: Ctx, files: dict[str, str], proof: Proof, wanting: Mapping[str, str], changed: frozenset[str]
+) -> tuple[dict[str, str], Proof]:
+    """The files with new tests for the rows that have none that decides, and the proof of all."""
+    try:
+        second = _ask(ctx, tuple(wanting), tuple(f"{id}: {why}" for id, why in wanting.items()), AGAIN)
+    except (BadReply, NoUsableReply) as error:
+        ctx.note(f"no second set of tests for {', '.join(wanting)}: {error}")
+        return files, proof
+    files = {**files, **second.files}
+    return files, _proved(ctx, files, changed)
+
+
+def _undisputed(proof: Proof, disputed: set[str]) -> Proof:
+    """A row whose first test disagreed with the old program is decided only by a test that was seen to agree with it."""
+    doubtful = tuple(test for test in proof.proven if row_of(test) in disputed and test not in proof.agrees)
+    return proof.model_copy(
+        update={"proven": tuple(test for test in proof.proven if test not in doubtful), "broken": (*proof.broken, *doubtful)}
+    )
 
 
 def _tree(files: Mapping[str, str]) -> dict[str, bytes]:
@@ -141,10 +167,9 @@ def _by_row(ctx: Ctx, matrix: tuple[Row, ...]) -> dict[str, str]:
         if written[row.id]:
             continue
         path = f"{ACCEPTANCE}/test_{row.id.lower()}.py"
-        facts = {"rows": (row.id,), "pack": ctx.pack, "paths": (path,)}
         again = (f"{row.id}: {row.input}, expected: {row.expected}",)
         try:
-            files |= ctx.ask(facts=facts, rules=ctx.pack.prompt_rules, again=again, path=path).files
+            files |= _ask(ctx, (row.id,), again, path).files
         except (BadReply, NoUsableReply) as error:
             ctx.note(f"no test for {row.id}: {error}")
     if not files:

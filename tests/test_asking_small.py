@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightmill.build.milestones import Plan, problems, waves
 from nightmill.build.oracle import observe
+from nightmill.calls.fit import fit
+from nightmill.calls.prompts import Section
 from nightmill.calls.small import MOST_CALLS, Calls, Changes, OneFunction, Result
 from nightmill.config import ModelConfig
 from nightmill.errors import BadReply
@@ -20,6 +22,11 @@ from nightmill.gate.languages import pack
 from nightmill.gate.limits import Limits
 from nightmill.gate.quality import QualityGate
 from nightmill.gate.sandbox import find
+from nightmill.paths import load_dodo
+
+load_dodo()  # registers `stages`
+
+from stages.plan import by_imports  # noqa: E402
 
 PYTHON = pack("python")
 SHOP = {
@@ -59,12 +66,16 @@ def gate() -> QualityGate:
 # -- who is asked small -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["qwen2.5-coder-1.5b", "Qwen2.5-Coder-0.5B-Instruct-GGUF", "smollm2-135m", "gemma-3n-e2b-it", "llama-3.2-3b"])
+@pytest.mark.parametrize(
+    "name", ["qwen2.5-coder-1.5b", "Qwen2.5-Coder-0.5B-Instruct-GGUF", "smollm2-135m", "gemma-3n-e2b-it", "llama-3.2-3b"]
+)
 def test_a_model_whose_name_says_less_than_four_billion_is_asked_item_by_item(name: str) -> None:
     assert ModelConfig(provider="p", model=name).small
 
 
-@pytest.mark.parametrize("name", ["scripted", "gpt-oss-20b", "qwen3-30b-a3b", "qwen2.5-7b-instruct", "mixtral-8x7b", "phi-3-mini", "v2.5-beta"])
+@pytest.mark.parametrize(
+    "name", ["scripted", "gpt-oss-20b", "qwen3-30b-a3b", "qwen2.5-7b-instruct", "mixtral-8x7b", "phi-3-mini", "v2.5-beta"]
+)
 def test_a_larger_model_and_one_that_does_not_tell_is_asked_for_all_at_once(name: str) -> None:
     assert not ModelConfig(provider="p", model=name).small
 
@@ -80,13 +91,26 @@ def test_the_configured_grain_decides_and_stands_in_the_stamp() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["net(119)", "- `net(119)`", "1. net(119)  # gives 100", ">>> net(119)", "net(119) -> 100", "assert net(119) == 100", "net(119) | 100", "`net(119)`: the usual"],
+    [
+        "net(119)",
+        "- `net(119)`",
+        "1. net(119)  # gives 100",
+        ">>> net(119)",
+        "net(119) -> 100",
+        "assert net(119) == 100",
+        "net(119) | 100",
+        "past the limit: net(119)",
+        "**ordinary:** net(119)",
+        "`net(119)`: the usual",
+    ],
 )
 def test_a_call_is_read_from_its_line_however_it_is_decorated(line: str) -> None:
     assert Calls.parse(f"Here are the calls:\n\n```python\n{line}\n```\n", FACTS).calls == ("net(119)",)
 
 
-@pytest.mark.parametrize("line", ["net(x)", "open('/etc/passwd')", "print(1)", "len('a')", "net(119", "import os", "net(input())", "net(119); net(2)"])
+@pytest.mark.parametrize(
+    "line", ["net(x)", "open('/etc/passwd')", "print(1)", "len('a')", "net(119", "import os", "net(input())", "net(119); net(2)"]
+)
 def test_what_is_no_repeatable_call_of_the_program_is_passed_over(line: str) -> None:
     with pytest.raises(BadReply, match="no call that can be run"):
         Calls.parse(line, FACTS)
@@ -115,11 +139,14 @@ def test_a_change_is_only_what_the_mission_says_word_by_word() -> None:
 
 @given(st.text(max_size=300))
 def test_no_text_breaks_the_readers(text: str) -> None:
-    for reply, more in ((Calls, {}), (Result, {"call": "net(1)"}), (Changes, {"mission": "a"}), (OneFunction, {"text": "def net(a): pass", "name": "net"})):
-        try:
+    for reply, more in (
+        (Calls, {}),
+        (Result, {"call": "net(1)"}),
+        (Changes, {"mission": "a"}),
+        (OneFunction, {"text": "def net(a): pass", "name": "net"}),
+    ):
+        with contextlib.suppress(BadReply):
             reply.parse(text, {**FACTS, **more})
-        except BadReply:
-            pass
 
 
 # -- the old program is the oracle --------------------------------------------------------------------
@@ -139,6 +166,25 @@ def test_results_are_what_the_old_program_gives_printed_text_and_errors_included
 def test_a_result_that_differs_or_is_no_plain_value_is_no_result(gate: QualityGate) -> None:
     seen = observe(gate, {**SHOP, "clock.py": b"import time\ndef now():\n    return time.time_ns()\n"}, ["now()", "till()", "net(0)"])
     assert seen.results == {"net(0)": "0"}
+
+
+def test_a_call_that_never_reaches_the_program_shows_nothing_of_it(gate: QualityGate) -> None:
+    seen = observe(gate, SHOP, ["net()", "net(1, 2, 3)", "flag(net)", "[net(n) for n in 3]", "[net(n) for n in [-1]]"])
+    assert seen.results == {"flag(net)": "True", "[net(n) for n in [-1]]": "raises ValueError 'negative: -1'"}
+
+
+def test_of_an_error_that_the_old_program_only_met_the_text_is_no_promise(gate: QualityGate) -> None:
+    met = {"a.py": b"def pick(xs, n):\n    return int(xs[n])\n\ndef quit_(n):\n    raise SystemExit(n)\n"}
+    seen = observe(gate, met, ["pick(['1'], 3)", "pick(['x'], 0)", "pick(3, 0)", "quit_(2)"])
+    assert seen.results == {
+        "pick(['1'], 3)": "raises IndexError",
+        "pick(['x'], 0)": "raises ValueError",
+        "quit_(2)": "raises SystemExit '2'",
+    }
+
+
+def test_a_function_named_like_its_module_is_the_one_that_is_called(gate: QualityGate) -> None:
+    assert observe(gate, {"wrap.py": b"def wrap(text):\n    return [text]\n"}, ["wrap('a')"]).results == {"wrap('a')": "['a']"}
 
 
 def test_an_old_program_that_cannot_be_imported_tells_why(gate: QualityGate) -> None:
@@ -195,12 +241,25 @@ def graft(name: str, code: str) -> str:
 
 
 def test_a_function_is_put_in_its_place_with_the_imports_and_private_names_it_needs() -> None:
-    made = graft("net", "Sure:\n```python\nimport math\n\n_RATE = 119\n\ndef net(cents: int) -> int:\n    return math.floor(cents / _RATE)\n\nnet(3)\n```\nDone.")
+    made = graft(
+        "net",
+        "```python\nimport math\n\n_RATE = 119\n\ndef net(cents: int) -> int:\n    return math.floor(cents / _RATE)\n```\nDone.",
+    )
     names = [ast.unparse(node).split("\n")[0] for node in ast.parse(made).body[1:]]
-    assert names == ["from __future__ import annotations", "import math", "LIMIT = 3", "class Till:", "_RATE = 119", "def net(cents: int) -> int:", "def one(x):"]
+    assert names == [
+        "from __future__ import annotations",
+        "import math",
+        "LIMIT = 3",
+        "class Till:",
+        "_RATE = 119",
+        "def net(cents: int) -> int:",
+        "def one(x):",
+    ]
 
 
-@pytest.mark.parametrize("code", ["class Till:\n    def total(self, prices):\n        return sum(prices)", "def total(self, prices):\n    return sum(prices)"])
+@pytest.mark.parametrize(
+    "code", ["class Till:\n    def total(self, prices):\n        return sum(prices)", "def total(self, prices):\n    return sum(prices)"]
+)
 def test_a_method_is_taken_bare_or_in_its_class(code: str) -> None:
     made = graft("Till.total", f"```python\n{code}\n```")
     assert "    def total(self, prices):\n        return sum(prices)\n" in made and "def net" in made
@@ -222,8 +281,6 @@ def test_a_reply_without_that_function_whole_is_refused_with_what_to_mend(reply:
 
 
 def test_a_skeleton_keeps_everything_but_the_bodies() -> None:
-    text = PYTHON.skeleton("a.py", OLD.replace("raise NotImplementedError", "x = 1\n    return x") + "\nasync def f(\n    a,\n): return (\n    a\n)\n")
-    assert text is None  # the shifted body of the method does not parse: nothing is made of what cannot be read
     text = PYTHON.skeleton("a.py", OLD + "\nasync def f(\n    a,\n): return (\n    a\n)\n\n\ndef g():\n    'Only words.'\n")
     assert text is not None
     assert PYTHON.stubs({"a.py": text.encode()})["a.py"] == ("Till.total", "net", "one", "f", "g")
@@ -238,4 +295,23 @@ def test_grafting_never_loses_another_declaration(name: str, body: str) -> None:
     assert repr(body) in made
 
 
-_ = (SimpleNamespace, Any)
+# -- plan and limits by program -----------------------------------------------------------------------
+
+
+def test_without_a_model_each_file_is_a_milestone_after_the_files_it_imports() -> None:
+    schema = {
+        "shop/cli.py": b"from shop.till import net\nimport shop.paper\n\ndef main(argv):\n    raise NotImplementedError\n",
+        "shop/paper.py": b'"""Not the till."""\ndef fold():\n    raise NotImplementedError\n',
+        "shop/till.py": b"def net(cents):\n    raise NotImplementedError\n",
+    }
+    plan = Plan.read(by_imports(PYTHON.stubs(schema), schema))
+    assert waves(plan) == (("shop-paper-py", "shop-till-py"), ("shop-cli-py",))
+    assert problems(plan) == ()
+
+
+def test_a_prompt_that_knows_its_answers_length_caps_it_and_does_not_say_so() -> None:
+    sections = [Section("limit", "160"), Section("rules", "Be brief."), Section("task", "Count.")]
+    fitted = fit(sections, 8192, 4096, lambda text: None)
+    assert fitted.max_tokens == 160 and [s.name for s in fitted.sections] == ["rules", "task"]
+    assert fit(sections, 8192, 100, lambda text: None).max_tokens == 100
+    assert fit(sections[1:], 8192, 4096, lambda text: None).max_tokens == 4096

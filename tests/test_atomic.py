@@ -107,14 +107,18 @@ def test_a_place_that_cannot_be_written_is_named_with_a_remedy() -> None:
         write_atomic(Path("/sys/nightmill-test/a.md"), b"new")
 
 
-def test_a_replaced_file_gets_the_mode_asked_for_whatever_the_umask(tmp_path: Path) -> None:
-    before = os.umask(0o077)
+@pytest.mark.parametrize(("umask", "modes"), [(0o022, [0o644, 0o600]), (0o077, [0o600, 0o600])])
+def test_a_replaced_file_gets_the_mode_asked_for_as_far_as_the_umask_allows(tmp_path: Path, umask: int, modes: list[int]) -> None:
+    for name in ("a.md", "secret"):
+        (tmp_path / name).write_text("old")
+        (tmp_path / name).chmod(0o666)
+    before = os.umask(umask)
     try:
-        write_atomic(tmp_path / "a.md", b"old")
-        write_atomic(tmp_path / "secret", b"old", 0o600)
+        write_atomic(tmp_path / "a.md", b"new")
+        write_atomic(tmp_path / "secret", b"new", 0o600)
     finally:
         os.umask(before)
-    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a.md", "secret")] == [0o644, 0o600]
+    assert [(tmp_path / name).stat().st_mode & 0o777 for name in ("a.md", "secret")] == modes
 
 
 def test_a_very_long_name_is_written_too(tmp_path: Path) -> None:
@@ -178,7 +182,7 @@ def test_a_line_that_did_not_fit_damages_no_line_before_or_after_it() -> None:
 
 
 def test_sweeping_takes_our_temporary_files_only(tmp_path: Path) -> None:
-    names = [".a.md.0123.tmp", "mine.tmp", ".hidden", "a.md"]
+    names = [".a.md.0123456789ab.tmp", "mine.tmp", ".hidden", "a.md"]
     for name in names:
         (tmp_path / name).write_text("x")
     assert sweep(tmp_path) == 1

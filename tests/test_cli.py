@@ -18,6 +18,7 @@ from nightmill.config import load
 from nightmill.errors import EXIT_WORDS
 from nightmill.graph import session as sessions
 from nightmill.graph.context import Ctx
+from nightmill.graph.execute import execute
 from nightmill.graph.pipeline import steps_of
 from nightmill.graph.stage import Stage
 from nightmill.paths import load_dodo, skills_dir, templates_dir
@@ -121,9 +122,10 @@ def test_a_bug_keeps_its_traceback_and_is_exit_2(here: Path, capsys: pytest.Capt
     assert "ZeroDivisionError" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", [[*NIGHTMILL, "status"], [*NIGHTMILL, "why"]], ids=lambda c: c[-1])
+@pytest.mark.parametrize("command", [*([*NIGHTMILL, verb] for verb in ("status", "why", "list")), [*DOIT, "list"]], ids=" ".join)
 def test_a_reader_that_goes_away_is_no_error(here: Path, command: list[str]) -> None:
     root = small_run(here / "run")
+    (root / "doit.cfg").write_bytes((templates_dir() / "new_doit.cfg.j2").read_bytes())
     with subprocess.Popen(command, cwd=root, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         assert child.stdout and child.stderr
         child.stdout.close()
@@ -164,7 +166,7 @@ def test_a_name_with_a_slash_is_a_path_and_a_run_is_never_made_over_another(here
     assert load(here / "deep/er/ledger/run.yaml").model("default").context == 8192
     before = (here / "deep/er/ledger/run.yaml").read_bytes()
     assert main(["new", "./deep/er/ledger", "--source", "old"]) == 3
-    assert "is a run already" in capsys.readouterr().err
+    assert "run.yaml already" in capsys.readouterr().err
     assert (here / "deep/er/ledger/run.yaml").read_bytes() == before
 
 
@@ -210,7 +212,8 @@ def test_the_commands_that_ci_runs_stand_in_the_readme_and_name_files_that_exist
 
 
 def test_every_nightmill_command_in_the_readme_exists() -> None:
-    used = set(re.findall(r"nightmill (\w+)(?= |$|`)", "\n".join(re.findall(r"^(?:    |\S*\$ |\.venv).*nightmill .*$", README, re.M))))
+    shown = re.findall(r"^```(?:sh|console)\n(.*?)^```|^    (\S.*?)$|`([^`\n]+)`", README, re.M | re.S)
+    used = {name for text in shown for name in re.findall(r"(?:^|/| )nightmill (\w+)", "".join(text), re.M)}
     assert {"new", "demo", "why", "keep", "redo", "merge", "status", "run"} <= used
     assert used - set(commands()) - set(DOIT_VERBS) == set()
 
@@ -233,7 +236,7 @@ def test_the_stage_that_the_readme_shows_is_one() -> None:
     with scratch() as folder:
         root = small_run(folder / "run", {"glossary": "- argv counts (main.py:1)\n"})
         (root / "contract.md").write_text("C1: counts\n")
-        (root / "source.lock").write_text("")
+        execute(opened(root), load_dodo().intake)
         ctx = Ctx(opened(root), stage)
         stage.body(ctx)
     assert ctx.content == {"glossary.md": b"- argv counts (main.py:1)\n"}

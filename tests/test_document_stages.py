@@ -23,6 +23,7 @@ from stages.analysis import analysis  # noqa: E402
 from stages.contract import contract, draft  # noqa: E402
 from stages.contract_review import contract_review  # noqa: E402
 from stages.plan import plan  # noqa: E402
+from stages.proof import proof as proof_stage  # noqa: E402
 from stages.reviews import ip_review  # noqa: E402
 from stages.schema import schema  # noqa: E402
 from stages.test_matrix import test_matrix as matrix_stage  # noqa: E402
@@ -45,6 +46,7 @@ class Scripted:
         self.notes: list[str] = []
         self.findings: list[tuple[str, str, str, str]] = []
         self.text, self.made = "", {}
+        self.trees: dict[str, dict[str, bytes]] = {}
         self.config = SimpleNamespace(model=lambda role: SimpleNamespace(small=False))
 
     def run(self) -> Scripted:
@@ -69,7 +71,7 @@ class Scripted:
         return self.files.get(kind, "")
 
     def tree(self, name: str) -> dict[str, bytes]:
-        return self.files[name.rstrip("/")]
+        return self.trees[name] if name in self.trees else self.files[name.rstrip("/")]
 
     def source(self) -> dict[str, bytes]:
         return SOURCE
@@ -219,19 +221,41 @@ def prove_twice(replies: list[str], proofs: list[Proof]) -> Scripted:
 def test_rows_without_a_deciding_test_are_asked_for_once_more_by_name():
     done = prove_twice([FILE, AGAIN], [FIRST, SECOND])
     assert done.changed == {"T2"}
-    assert done.asked[1].task["again"] == ["T2: broken: no name h", f"T3: it passes although nothing is implemented: {EMPTY}"]
-    assert set(done.made) == {"test_a.py", "test_again.py", "proof.json"}
+    assert done.asked[1].task["again"] == ("T2: broken: no name h", f"T3: it passes although nothing is implemented: {EMPTY}")
+    assert set(done.made) == {"test_a.py", "test_again.py", "set_aside.md"}
     assert b"test_t2_bad" not in done.made["test_a.py"] and b"test_t3_empty" not in done.made["test_a.py"]
-    assert [finding[2] for finding in done.findings] == ["T3"]
-    proof = json.loads(done.made["proof.json"])
-    assert proof["proven"] == {"T1": [GOOD], "T2": ["acceptance/test_again.py::test_t2_better"]}
-    assert proof["unproven"] == {"T3": "it has no test"}
+    assert done.made["set_aside.md"].decode() == f"- T3: it passes although nothing is implemented: {EMPTY}\n"
 
 
 def test_a_useless_second_answer_keeps_what_the_first_one_proved():
     done = prove_twice([FILE, "sorry"], [FIRST])
-    assert set(done.made) == {"test_a.py", "proof.json"}
-    assert {finding[2] for finding in done.findings} == {"T2", "T3"}
+    assert set(done.made) == {"test_a.py", "set_aside.md"}
+    assert done.made["set_aside.md"].count(b"\n") == 2
+
+
+def test_a_row_that_the_old_program_disputed_is_decided_only_by_a_test_that_agrees_with_it():
+    again = "acceptance/test_again.py::test_t2_better"
+    first = Proof(proven=(GOOD,), disputed=(BAD,), vacuous=(EMPTY,), collected=3, reasons={BAD: "V1 says 3"})
+    blind = prove_twice([FILE, AGAIN], [first, SECOND])
+    assert "test_again.py" not in blind.made and b"T2: it disagrees with the old program: V1 says 3" in blind.made["set_aside.md"]
+    seen = prove_twice([FILE, AGAIN], [first, SECOND.model_copy(update={"agrees": (again,)})])
+    assert "test_again.py" in seen.made and b"T2" not in seen.made["set_aside.md"]
+
+
+def prove_again(acceptance: dict[str, bytes], proof: Proof) -> Scripted:
+    done = Scripted(proof_stage, [], [proof], test_matrix=MATRIX, contract=TWO)
+    done.trees = {"acceptance/": acceptance}
+    return done.run()
+
+
+def test_the_proof_names_rows_without_a_test_and_a_persons_test_that_proves_nothing():
+    aside = {"set_aside.md": b"- T3: it passes although nothing is implemented\n"}
+    mine = "acceptance/test_mine.py::test_t1_mine"
+    found = prove_again(aside, Proof(proven=(GOOD,), vacuous=(mine,), collected=2, reasons={mine: "passes on the stubs"}))
+    record = json.loads(found.text)
+    assert record["proven"] == {"T1": [GOOD]}
+    assert record["unproven"] == {"T2": "it has no test", "T3": "it passes although nothing is implemented"}
+    assert [(f[0], f[2]) for f in found.findings] == [("test_engineer", "T2"), ("test_engineer", "T3"), ("proof", "T1")]
 
 
 def test_the_second_answer_cannot_replace_a_proven_test():

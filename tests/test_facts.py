@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nightmill.errors import BadReply, OutOfBudget, StageFailed, UsageError, Waiting
@@ -402,6 +402,9 @@ def _these_stages() -> Iterator[None]:
 
 @settings(max_examples=60, deadline=None)
 @given(ops=st.lists(OPS, max_size=14))
+@example(ops=[("edit", "a.md"), ("redo", "a")])
+@example(ops=[("run", None), ("edit", "b/mine.py"), ("input", None), ("run", None), ("redo", "b"), ("run", None)])
+@example(ops=[("run", None), ("edit", "a.md"), ("input", None), ("keep", "a"), ("run", None), ("delete", "a.md")])
 def test_no_sequence_of_edits_and_commands_loses_a_persons_text_or_calls_old_work_fresh(ops: list[tuple[str, str | None]]) -> None:
     with scratch() as folder:
         root = small_run(folder / "run")

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nightmill.calls.fit import BYTES_PER_TOKEN, MIN_OUTPUT, SHRINK, bound, fit
+from nightmill.calls.fit import BYTES_PER_TOKEN, MIN_OUTPUT, bound, fit
 from nightmill.calls.prompts import ARTIFACTS, Section, messages
 from nightmill.errors import ConfigError
 
 ORDER = ["rules", *ARTIFACTS, "role", "task", "format", "feedback"]
-NEVER = [name for name in ORDER if name not in SHRINK]
-TEXTS = st.dictionaries(st.sampled_from(ORDER), st.text("ab é\n", min_size=1, max_size=3000), min_size=1)
+GO_FIRST = ["analysis", "tests", "matrix", "source", "schema"]
+"""What may be left out, the first to go first."""
+NEVER = [name for name in ORDER if name not in GO_FIRST]
+LONG = st.builds(lambda piece, times: piece * times, st.text("ab é\n", min_size=1, max_size=3), st.integers(1, 1500))
+TEXTS = st.dictionaries(st.sampled_from(ORDER), LONG, min_size=1)
 WINDOWS = st.integers(1, 8000)
 
 
@@ -54,8 +59,10 @@ def test_sections_go_in_the_fixed_order_and_only_as_many_as_must(texts: dict[str
     except ConfigError:
         assume(False)
         raise
-    present = [name for name in SHRINK if name in texts]
-    assert list(fitted.left_out) == present[: len(fitted.left_out)]
+    present = [name for name in GO_FIRST if name in texts]
+    assert list(fitted.left_out) == [name for name in present if name in fitted.left_out]
+    before = present[: present.index(fitted.left_out[-1])] if fitted.left_out else []
+    assert [name for name in before if name not in fitted.left_out and len(texts[name]) > 60] == [], "only what is short may stay"
     if fitted.left_out:
         one_more = {s.name: s.text for s in fitted.sections} | {fitted.left_out[-1]: texts[fitted.left_out[-1]]}
         assert size(sections(one_more)) + 16 * len(messages(sections(one_more))) + fitted.max_tokens > window
@@ -80,6 +87,12 @@ def test_the_prompt_says_what_was_left_out_where_it_would_have_stood() -> None:
     assert fitted.left_out == ("analysis", "source")
     text = messages(fitted.sections)[-1].content
     assert text.index("The source did not fit here and is left out") < text.index("The analysis did not fit") < text.index("Do it.")
+
+
+def test_the_smaller_the_window_the_more_goes_and_always_in_the_same_order() -> None:
+    everything = sections(dict.fromkeys(ORDER, "word " * 1000))
+    gone = [list(fit(everything, window, 300, by_words).left_out) for window in range(14_000, 8_500, -100)]
+    assert [found for found, _ in itertools.groupby(gone)] == [GO_FIRST[:n] for n in range(len(GO_FIRST) + 1)]
 
 
 def test_a_prompt_that_fits_is_sent_as_it_is() -> None:

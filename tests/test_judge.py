@@ -102,10 +102,19 @@ def test_a_tree_that_does_not_build_has_lost_nothing_yet_and_gives_the_gates_rea
         ("Implement gross.", ("Implement net.",), False),
         ("Implement net and gross.", ("Call net.",), True),
         ("Do the rest.", ("Implement the network.",), True),
+        ("Do the rest.", ("Build the cabinet.",), True),
         ("Implement the network.", ("Implement `net`.",), False),
         ("", (), True),
     ],
-    ids=["named in mine", "named in another's", "named in both", "part of a word in another's", "part of a word in mine", "named nowhere"],
+    ids=[
+        "named in mine",
+        "named in another's",
+        "named in both",
+        "part of a word in another's",
+        "end of a word in another's",
+        "part of a word in mine",
+        "named nowhere",
+    ],
 )
 def test_in_a_shared_file_the_tasks_say_whose_function_it_is_and_in_doubt_it_is_mine(
     mine: str, others: tuple[str, ...], owes: bool

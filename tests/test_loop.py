@@ -66,11 +66,12 @@ MONEY = load_dodo().implement.bind(
 def root() -> Iterator[Path]:
     with scratch() as folder:
         root = small_run(folder / "run", {f"implement-money/{who}": "VERDICT: APPROVED\n" for who in MONEY.reviewers})
-        files = {"contract.md": "C1: net\nC2: label\n", "analysis.md": "NONE\n", "plan.md": PLAN, "source.lock": ""}
+        files = {"contract.md": "C1: net\nC2: label\n", "analysis.md": "NONE\n", "plan.md": PLAN}
         files |= {"schema/money.py": SCHEMA, "schema/till.py": TILL, "acceptance/test_money.py": TESTS}
         for rel, text in files.items():
             (root / rel).parent.mkdir(exist_ok=True)
             (root / rel).write_text(text)
+        execute(opened(root), load_dodo().intake)
         yield root
 
 
@@ -139,13 +140,14 @@ def test_a_patch_is_asked_for_before_a_rewrite_and_green_ends_the_loop(root: Pat
     assert read_tree(root / "milestones/money").keys() == {"money.py", "till.py"}, "what is delivered holds no tests"
 
 
-def test_what_was_refused_or_changed_nothing_is_asked_for_in_the_other_way_with_the_reason(root: Path) -> None:
-    build(root, whole(HALF), patch("return no_such_line", "return 1"), whole(HALF), MEND)
-    assert [(e.asked, e.best) for e in attempts(root)] == [("rewrite", True), ("patch", False), ("rewrite", False), ("patch", True)]
-    assert attempts(root)[1].outcome == "refused" and attempts(root)[2].outcome != "green"
-    (refused,) = [e for e in opened(root).run.events if e.kind == "edit_refused" and e.attempt == 2]
-    assert refused.reasons
-    for number in (3, 4):
+def test_a_refused_patch_is_asked_for_again_with_the_reason_and_the_second_is_answered_by_a_rewrite(root: Path) -> None:
+    """The rewrite changes nothing and is taken back like any attempt that does not help."""
+    build(root, whole(HALF), patch("return no_such_line", "return 1"), patch("return nor_this_one", "return 1"), whole(HALF), MEND)
+    told_of = [(e.asked, e.best) for e in attempts(root)]
+    assert told_of == [("rewrite", True), ("patch", False), ("patch", False), ("rewrite", False), ("patch", True)]
+    assert [e.outcome for e in attempts(root)][1:3] == ["refused", "refused"] and attempts(root)[3].outcome != "green"
+    assert [e.attempt for e in opened(root).run.events if e.kind == "edit_refused" and e.reasons][:2] == [2, 3]
+    for number in (3, 4, 5):
         assert "Your last edit was not taken" in prompt(root, number)
     assert money(root) == RIGHT
 
@@ -156,7 +158,6 @@ def test_wrong_answers_that_alternate_end_at_the_limit_with_the_best_kept_and_no
     assert told(root) == [("rewrite", "red", True), ("patch", "red", False), ("rewrite", "red", False)]
     assert "passed before and does not now" in attempts(root)[1].reason
     assert money(root) == HALF
-    assert [f for f in findings(root) if "milestone money is not proven" in f]
     asked = [e for e in opened(root).run.events if e.kind == "call_started" and e.label.startswith("implement:money#")]
     assert len({e.key for e in asked}) == len(asked) == 3
 
@@ -190,10 +191,10 @@ def test_when_the_budget_ends_in_the_middle_the_best_so_far_is_published_and_a_h
     assert asked.count("implement:money#1") == asked.count("implement:money#2") == 1
 
 
-def test_a_call_without_a_usable_reply_is_charged_to_nobody_and_a_helper_file_is_allowed_and_told(root: Path) -> None:
+def test_neither_a_call_without_a_usable_reply_nor_a_green_one_is_charged_and_a_helper_file_is_allowed_and_told(root: Path) -> None:
     helper = "def pair(cents: int) -> tuple[int, int]:\n    return divmod(cents, 100)\n"
     text = "from money_pairs import pair\n\n\n" + code(RIGHT_NET, 'return "{}.{:02}".format(*pair(cents))')
     build(root, "<!-- scripted: finish=length -->\n" + whole(RIGHT), whole(helper, "money_pairs.py") + "\n" + whole(text))
-    assert [(e.outcome, e.charged) for e in attempts(root)] == [("no verdict", False), ("green", True)]
+    assert [(e.outcome, e.charged) for e in attempts(root)] == [("no verdict", False), ("green", False)]
     assert money(root) == text
     assert findings(root) == ["milestone money wrote a file outside its list"]

@@ -79,6 +79,14 @@ def test_no_side_and_one_side_are_trees_as_they_are() -> None:
     assert merge({"a": b"1"}, {"one": {"b": b"2"}}) == Merged({"b": b"2"}, ())
 
 
+def test_edits_that_merge_in_one_order_only_are_a_conflict_whoever_made_which() -> None:
+    base = b"".join(b"%d\n" % n for n in range(7))
+    texts = [b"x\n" + base, b"0\n" + base, base.replace(b"1", b"x")]
+    for order in itertools.permutations(texts):
+        found = merge({"a.py": base}, {f"m{n}": {"a.py": text} for n, text in enumerate(order)})
+        assert [c.path for c in found.conflicts] == ["a.py"]
+
+
 TEXTS = st.sampled_from([BASE, changed(0), changed(6), changed(11), changed(0, 6), changed(0, by="y"), b"", BASE.replace(b"\n", b"\r\n")])
 TREES = st.dictionaries(st.sampled_from(["a.py", "b.py"]), TEXTS, max_size=2)
 

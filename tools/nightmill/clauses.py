@@ -105,11 +105,13 @@ def unproven_gate(gate: GateRecord | None, why_not: str) -> list[Unproven]:
     return out
 
 
-def unproven_clauses(table: Iterable[ClauseLine], proof: Mapping[str, Any] | None) -> list[Unproven]:
+def unproven_clauses(table: Iterable[ClauseLine], proof: Mapping[str, Any] | None, *, gated: bool) -> list[Unproven]:
+    """What the clauses and the proof of the tests leave open. Without a gate that counts nothing is said of single clauses."""
     table = list(table)
-    out = [Unproven(what=clause.id, why=clause.why) for clause in table if clause.outcome != "proven"]
+    out = [Unproven(what=clause.id, why=clause.why) for clause in table if gated and clause.outcome != "proven"]
     if not table:
         out.append(Unproven(what="contract", why="no clauses are known, so nothing ties the tests to the mission"))
     if proof is not None and not proof.get("v1_ran", False):
-        out.append(Unproven(what="equivalence to V1", why="the tests were never compared with what V1 does"))
+        why = str(proof.get("v1_reason") or "")
+        out.append(Unproven(what="equivalence to V1", why="the tests were never compared with what V1 does" + (f": {why}" if why else "")))
     return out

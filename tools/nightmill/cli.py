@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
 from nightmill import __version__
-from nightmill.errors import EXIT_BUG, NightmillError, Stopped, UsageError
+from nightmill.errors import EXIT_BUG, NightmillError, Stopped, UsageError, machine_trouble
+from nightmill.paths import working_directory
+from nightmill.streams import drop_output, steady
 
 DOIT_VERBS = ("run", "list", "info", "forget", "clean", "ignore", "help", "reset-dep", "tabcompletion")
 
@@ -30,6 +33,7 @@ INT, TERM and HUP stop a run at its next safe point with everything finished kep
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code. A bug keeps its traceback."""
+    steady()
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         if arguments and arguments[0] in DOIT_VERBS:
@@ -37,13 +41,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             return doit(arguments)
         options = parser().parse_args(arguments)
-        code: int = options.action(options)
+        with machine_trouble():
+            code: int = options.action(options)
         return code
     except NightmillError as error:
         print(f"nightmill: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         return 0
     except KeyboardInterrupt:
         return Stopped.exit_code
@@ -104,12 +109,11 @@ def _answering(sub: argparse.ArgumentParser) -> None:
 def _new(options: argparse.Namespace) -> int:
     from nightmill.scaffold import DEFAULT_URL, Answering, new_run, run_path, source_for
 
-    root = run_path(options.name, Path.cwd())
+    root = run_path(options.name, working_directory())
     answering = Answering(options.provider or DEFAULT_URL, options.model or "default", context=options.context)
     new_run(root, source_for(root, options.source), answering)
-    _say(
-        f"{root}\n  1. write mission.md: what the new version must do, keep and change\n  2. look through run.yaml\n  3. cd {root} && doit"
-    )
+    _say(f"{root}\n  1. write mission.md: what the new version must do, keep and change\n  2. look through run.yaml")
+    _say(f"  3. cd {shlex.quote(str(root))} && doit")
     return 0
 
 
@@ -122,7 +126,7 @@ def _demo(options: argparse.Namespace) -> int:
     if real and options.scripted:
         raise UsageError("--scripted and --provider exclude each other")
     answering = Answering(options.provider or DEFAULT_URL, options.model or "default", context=options.context) if real else None
-    root = prepare(Path.cwd(), answering)
+    root = prepare(working_directory(), answering)
     _say(opening(root, scripted=not real))
     os.chdir(root)
     code = doit(["run"], talkative=True)

@@ -105,8 +105,12 @@ _REMEDIES = {
     errno.ENOSPC: "the disk is full: free some space and run doit again",
     errno.EDQUOT: "the disk quota is used up: free some space and run doit again",
     errno.EROFS: "the file system is read-only: move the run directory or remount it",
-    errno.EACCES: "permission denied: give yourself write access to it",
+    errno.EACCES: "permission denied: give yourself access to it",
     errno.EPERM: "not permitted: check the owner and mode",
+    errno.EFBIG: "a file may not grow so large here: raise ulimit -f",
+    errno.EMFILE: "too many open files: raise ulimit -n",
+    errno.ENFILE: "too many open files in the whole system: close some programs",
+    errno.ENOMEM: "out of memory: close some programs",
     errno.EIO: "the disk reports an I/O error: check it before going on",
 }
 
@@ -120,4 +124,5 @@ def machine_trouble() -> Iterator[None]:
         remedy = _REMEDIES.get(error.errno or 0)
         if remedy is None:
             raise
-        raise MachineError(f"{error.filename or 'a file'}: {remedy}") from error
+        where = f"{error.filename}: " if error.filename else ""
+        raise MachineError(f"{where}{remedy}") from error

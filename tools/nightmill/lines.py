@@ -68,8 +68,8 @@ def terminal_safe(text: str) -> str:
 
 
 def one_line(text: str, limit: int = 240) -> str:
-    """`terminal_safe`, white space folded, cut after `limit` characters."""
-    text = " ".join(terminal_safe(text).split())
+    """`terminal_safe`, its lines joined, cut after `limit` characters. Blanks inside a line stay: they may be what it speaks of."""
+    text = " ".join(part for line in terminal_safe(text).split("\n") if (part := line.replace("\t", " ").strip()))
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 

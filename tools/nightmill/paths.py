@@ -11,6 +11,8 @@ from types import ModuleType
 from nightmill.errors import ConfigError, UsageError
 
 RUN_FILE = "run.yaml"
+MISSION_FILE = "mission.md"
+CONFIG_FILE = "doit.cfg"
 STATE = ".nightmill"
 
 
@@ -66,6 +68,14 @@ def find_run(start: Path) -> Path:
         if (folder / RUN_FILE).is_file():
             return folder
     raise UsageError(f"no {RUN_FILE} in {here} or above. Start a run: nightmill new NAME --source PATH")
+
+
+def working_directory() -> Path:
+    """Raises UsageError when somebody removed it."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise UsageError("the working directory does not exist any more: cd into it again") from None
 
 
 def expand(text: str, base: Path) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nightmill.calls.prompts import render_text
 from nightmill.errors import UsageError
-from nightmill.paths import RUN_FILE
+from nightmill.paths import CONFIG_FILE, MISSION_FILE, RUN_FILE
 from nightmill.run.atomic import write_atomic
 
 DEFAULT_URL = "http://127.0.0.1:8080/v1"
@@ -27,14 +27,24 @@ class Answering:
 
 
 def run_path(name: str, base: Path) -> Path:
-    """`runs/NAME` below `base`, or the path itself when the name is one."""
+    """`runs/NAME` below `base`, or the path itself when the name is one. Raises UsageError for a name that is none."""
+    if not name.strip() or not name.isprintable():
+        raise UsageError(f"{name!r} is no name for a run: choose another one")
     return (base / name if "/" in name or name in (".", "..") else base / "runs" / name).resolve()
 
 
 def new_run(root: Path, source: str, answering: Answering, *, mission: str = "") -> None:
-    """Writes the files of a new run. Raises UsageError when there is a run already."""
-    if (root / RUN_FILE).exists():
-        raise UsageError(f"{root} is a run already: choose another name, or remove it")
+    """Writes the files of a new run; a mission.md that is there already is kept.
+
+    Raises UsageError when there is a run, or a doit project, already, or the directory cannot be made.
+    """
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{root} cannot be made: {error.strerror}: choose another name") from error
+    for name in (RUN_FILE, CONFIG_FILE):
+        if (root / name).exists():
+            raise UsageError(f"{root} holds a {name} already: choose another name, or remove it")
     variables = {
         "name": root.name,
         "source": json.dumps(source, ensure_ascii=False),
@@ -44,8 +54,9 @@ def new_run(root: Path, source: str, answering: Answering, *, mission: str = "")
         "replies": json.dumps(answering.replies) if answering.replies else "",
         "context": answering.context or "",
     }
-    write_atomic(root / "doit.cfg", render_text("new_doit.cfg.j2", variables).encode())
-    write_atomic(root / "mission.md", (mission or render_text("new_mission.md.j2", variables)).encode())
+    write_atomic(root / CONFIG_FILE, render_text("new_doit.cfg.j2", variables).encode())
+    if not (root / MISSION_FILE).exists():
+        write_atomic(root / MISSION_FILE, (mission or render_text("new_mission.md.j2", variables)).encode())
     write_atomic(root / RUN_FILE, render_text("new_run.yaml.j2", variables).encode())
 
 

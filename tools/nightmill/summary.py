@@ -129,7 +129,7 @@ def summarize(
         clauses=table,
         unproven=tuple(
             unproven_gate(gate, outdated)
-            + unproven_clauses(table, proof)
+            + unproven_clauses(table, proof, gated=gate is not None and not outdated)
             + _unfinished_work(stages, runs, () if gate and gate.verdict == "green" and not outdated else attempts)
             + [Unproven(what=stage, why=f"was asked without {', '.join(names)}, which did not fit") for stage, names in _unseen(log)]
         ),

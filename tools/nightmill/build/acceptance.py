@@ -49,14 +49,18 @@ def reason(proof: Proof, row_id: str) -> str:
     return "it has no test"
 
 
-def proof_json(proof: Proof, rows: Sequence[str]) -> bytes:
-    """What stands beside the tests: row → the tests that decide it, and why the other rows have none."""
+def proof_json(proof: Proof, rows: Sequence[str], unproven: Mapping[str, str]) -> str:
+    """What proof.json holds: row → the tests that decide it, `unproven` row → why it has none, and how far V1 was asked."""
     good = deciding(proof)
-    done = proven_rows(proof)
     record = {
         "collected": proof.collected,
         "v1_ran": proof.v1_ran,
-        "proven": {id: [test for test in proof.proven if row(test) == id and functions([test]) <= good] for id in rows if id in done},
-        "unproven": {id: reason(proof, id) for id in rows if id not in done},
+        "v1_reason": proof.v1_reason,
+        "agree_with_v1": len(proof.agrees),
+        "not_compared_with_v1": len(proof.proven) - len(proof.agrees),
+        "proven": {
+            id: [test for test in proof.proven if row(test) == id and functions([test]) <= good] for id in rows if id not in unproven
+        },
+        "unproven": dict(unproven),
     }
-    return (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode()
+    return json.dumps(record, indent=2, ensure_ascii=False)

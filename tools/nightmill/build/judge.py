@@ -14,18 +14,27 @@ Stubs = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Duty:
-    """What a milestone owes. `files` are its own; `task` its text; `sharing` the tasks of milestones that also have one of its files."""
+    """What a milestone owes. `files` are its own, `task` is its text.
+
+    `earlier` and `later` are the tasks of milestones that also have one of its files, by their place in the plan.
+    """
 
     files: tuple[str, ...]
     task: str = ""
-    sharing: tuple[str, ...] = ()
+    later: tuple[str, ...] = ()
+    earlier: tuple[str, ...] = ()
 
     def owes(self, file: str, function: str) -> bool:
-        """Whether a function of a file is this milestone's to write. In a shared file the tasks' wording decides; in doubt it is."""
+        """Whether a function of a file is this milestone's to write.
+
+        In a shared file it is the first milestone's whose task names it; one that no task names is everybody's.
+        """
         if file not in self.files:
             return False
         name = function.rpartition(".")[2]
-        return _names(self.task, name) or not any(_names(task, name) for task in self.sharing)
+        if any(_names(task, name) for task in self.earlier):
+            return False
+        return _names(self.task, name) or not any(_names(task, name) for task in self.later)
 
 
 def _names(text: str, word: str) -> bool:
@@ -34,7 +43,9 @@ def _names(text: str, word: str) -> bool:
 
 @dataclass(frozen=True)
 class Judgement:
-    """`failed` are tests this milestone must mend, `pending` those that wait for another milestone's stub, `lost` passed before it."""
+    """`failed` are tests this milestone must mend, `pending` those that wait for another milestone's stub, `lost` passed before it,
+    `inherited` were red before it in the very same way: its work has nothing to do with them.
+    """
 
     verdict: Verdict
     reason: str
@@ -42,6 +53,7 @@ class Judgement:
     failed: tuple[TestOutcome, ...] = ()
     pending: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
+    inherited: tuple[str, ...] = ()
     unwritten: tuple[str, ...] = ()
     diagnostics: int = 0
     builds: bool = False
@@ -61,17 +73,28 @@ class Judgement:
         return (self.green, self.builds, len(self.passed), -len(self.unwritten), -self.diagnostics)
 
 
-def judge(record: GateRecord, stubs: Stubs, duty: Duty, before: frozenset[str]) -> Judgement:
-    """Green: it builds, leaves no stub of its own, loses no test that passed `before`, and every red test waits for others."""
+def judge(record: GateRecord, stubs: Stubs, duty: Duty, before: frozenset[str], seed: GateRecord | None = None) -> Judgement:
+    """Green: it builds, leaves no stub of its own, loses no test that passed `before`, and every red test waits for others.
+
+    `seed`: the gate on the tree it started from, for what it inherits; None where everything red is its own (the whole).
+    """
     build = next((s for s in record.steps if s.name == "build"), None)
     builds = build is not None and build.status == "passed"
     failing = [t for t in record.tests if t.outcome not in ("passed", "xfailed")]
-    pending = tuple(t.id for t in failing if _waits(t, stubs, duty))
-    failed = tuple(t for t in failing if t.id not in pending)
+    pending = tuple(t.id for t in failing if t.id not in before and _waits(t, stubs, duty))
+    old = {_signature(t) for t in seed.tests} if seed else set()
+    inherited = tuple(
+        t.id for t in failing if t.id not in (*pending, *before) and t.exception != "NotImplementedError" and _signature(t) in old
+    )
+    failed = tuple(t for t in failing if t.id not in pending and t.id not in inherited)
     lost = tuple(sorted(before - record.passed)) if record.tests else ()
     unwritten = tuple(f"{file}: {name}" for file in duty.files for name in stubs.get(file, ()) if duty.owes(file, name))
-    verdict, reason = _verdict(record, builds, failed, lost, unwritten, pending)
-    return Judgement(verdict, reason, record.passed, failed, pending, lost, unwritten, len(record.diagnostics), builds)
+    verdict, reason = _verdict(record, builds, failed, lost, unwritten, (*pending, *inherited))
+    return Judgement(verdict, reason, record.passed, failed, pending, lost, inherited, unwritten, len(record.diagnostics), builds)
+
+
+def _signature(test: TestOutcome) -> tuple[str, ...]:
+    return (test.id, test.outcome, test.exception, test.message, test.crash_file)
 
 
 def _waits(test: TestOutcome, stubs: Stubs, duty: Duty) -> bool:
@@ -89,7 +112,7 @@ def _verdict(
     failed: tuple[TestOutcome, ...],
     lost: tuple[str, ...],
     unwritten: tuple[str, ...],
-    pending: tuple[str, ...],
+    others: tuple[str, ...],
 ) -> tuple[Verdict, str]:
     if not builds or record.verdict in ("incomplete", "not_run"):
         return record.verdict, record.reason
@@ -99,5 +122,5 @@ def _verdict(
         return "red", f"{len(failed)} of {len(record.tests)} tests are red, first {failed[0].id}"
     if unwritten:
         return "red", f"not implemented: {', '.join(unwritten[:6])}"
-    waiting = f", {len(pending)} wait for other milestones" if pending else ""
+    waiting = f", {len(others)} wait for other milestones" if others else ""
     return "green", f"it builds and {len(record.passed)} tests pass{waiting}"

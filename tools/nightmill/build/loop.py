@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from nightmill.build.editing import Edits
-from nightmill.build.judge import Duty, Judgement, judge
+from nightmill.build.job import Job, about
+from nightmill.build.judge import Judgement, judge
 from nightmill.build.piecewise import write_functions
 from nightmill.build.reviewing import review
 from nightmill.calls.replies import Finding
@@ -28,20 +29,6 @@ FAILURES_SHOWN = 6
 """Red tests in one prompt, whole reports; the others are named."""
 
 
-@dataclass(frozen=True)
-class Job:
-    """What is to be built: `seed` is the tree to start from, `guard` says which paths are not to be written."""
-
-    name: str
-    duty: Duty
-    seed: Tree
-    acceptance: Tree
-    guard: Callable[[str], str | None]
-    reviewers: tuple[str, ...] = ()
-    fresh: bool = False
-    """Run the commands even for a tree that was gated before: for the verdict on the whole."""
-
-
 @dataclass
 class State:
     """The best so far, and what the next attempt must know of the last one."""
@@ -49,9 +36,19 @@ class State:
     tree: Tree
     record: GateRecord
     judgement: Judgement
+    before: frozenset[str]
+    """Tests that must not go red."""
+    seed: GateRecord | None
+    """The gate on the seed, for what is inherited from it."""
     findings: dict[str, tuple[str, tuple[Finding, ...]]] = field(default_factory=dict)
     asked: Asked | None = None
     refusal: str = ""
+    refusals: int = 0
+    """In a row: one refused patch is asked for again with the reason, two are answered by a rewrite."""
+    rewrite: bool = False
+    """The next attempt is one, because patching got nowhere."""
+    failed_before: tuple[str, ...] = ()
+    """Fingerprints of SEARCH texts that were not found, for the refusal of the next one."""
     built: bool = False
 
 
@@ -72,12 +69,23 @@ def build(ctx: Ctx, job: Job, *, keep: Callable[[Tree], None]) -> State:
 
 
 def _start(ctx: Ctx, job: Job) -> State:
+    """The seed, or what an earlier execution kept where that is better."""
     record = gated(ctx, job, job.seed, attempt=0)
-    return State(job.seed, record, judge(record, ctx.pack.stubs(job.seed), job.duty, record.passed))
+    seed = None if job.final else record
+    before = record.passed | job.must_pass
+    state = State(job.seed, record, judge(record, ctx.pack.stubs(job.seed), job.duty, before, seed), before, seed, built=job.whole)
+    kept = {**job.seed, **job.kept}
+    if kept != job.seed:
+        record = gated(ctx, job, kept, attempt=0)
+        found = judge(record, ctx.pack.stubs(kept), job.duty, before, seed)
+        if found.better_than(state.judgement):
+            ctx.note(f"goes on from what was made before: {found.reason}")
+            state.tree, state.record, state.judgement, state.built = kept, record, found, True
+    return state
 
 
 def _attempt(ctx: Ctx, job: Job, state: State, attempt: int, *, last: bool) -> None:
-    patch = state.built and not asks_small(ctx) and not (state.asked == "patch" and state.refusal)
+    patch = state.built and not asks_small(ctx) and (job.whole or not state.rewrite)
     asked: Asked = "patch" if patch else "rewrite"
     differs = _differs(state, asked, attempt)
     state.asked = asked
@@ -91,26 +99,30 @@ def _attempt(ctx: Ctx, job: Job, state: State, attempt: int, *, last: bool) -> N
         state.refusal = str(error)
         _done(ctx, attempt, asked, differs, "unparseable", charged=True)
         return
-    outcome = plan_edits(state.tree, reply.text, guard=job.guard, prompt_examples=(Edits.FORMAT,))
+    outcome = plan_edits(state.tree, reply.text, guard=job.guard, prompt_examples=(Edits.FORMAT,), failed_before=state.failed_before)
     if outcome.refused:
-        state.refusal = outcome.refused
+        state.refusal, state.refusals = outcome.refused, state.refusals + 1
+        state.rewrite = asked == "patch" and state.refusals >= 2
+        state.failed_before += tuple(outcome.failed)
         ctx.emit(EditRefused(stage=ctx.stage.name, attempt=attempt, reasons=tuple(outcome.reasons)))
         _done(ctx, attempt, asked, differs, "refused", charged=True)
         return
-    state.refusal = ""
+    state.refusal, state.refusals = "", 0
     _weigh(ctx, job, state, dict(outcome.tree), attempt, asked, differs, last=last)
 
 
 def _weigh(ctx: Ctx, job: Job, state: State, tree: Tree, attempt: int, asked: Asked, differs: str, *, last: bool) -> None:
     record = gated(ctx, job, tree, attempt)
-    found = judge(record, ctx.pack.stubs(tree), job.duty, state.judgement.passed)
+    found = judge(record, ctx.pack.stubs(tree), job.duty, state.before | state.judgement.passed, state.seed)
     findings = {}
     if found.builds and (found.green or ctx.option("build.review") == "each" or last):
         findings = {skill: review(ctx, skill, tree, job) for skill in job.reviewers}
     better = found.better_than(state.judgement)
     if better:
         state.tree, state.record, state.judgement, state.findings, state.built = tree, record, found, findings, True
+        state.rewrite = False
     else:
+        state.rewrite = asked == "patch"
         state.refusal = f"Your last change made it no better and was taken back: {found.reason}"
     _done(ctx, attempt, asked, differs, found.verdict, charged=not found.green, judgement=found, tree=tree, best=better)
 
@@ -129,7 +141,7 @@ def _ask(ctx: Ctx, job: Job, state: State, asked: Asked, attempt: int) -> Edits:
         template="patch.md.j2" if asked == "patch" else "implement.md.j2",
         sections={"code": code, "schema": ""},
         vary=0 if asked == "patch" and not state.refusal else attempt - 1,
-        milestone={"name": job.name, "files": job.duty.files, "task": job.duty.task},
+        milestone=about(ctx, job, state.tree),
         rules=ctx.pack.prompt_rules,
         diagnostics=[f"{d.file}:{d.line}: {d.message}" for d in state.record.diagnostics],
         failures=[{"id": t.id, "message": t.message, "traceback": t.traceback} for t in facts.failed[:FAILURES_SHOWN]],
@@ -143,7 +155,7 @@ def _ask(ctx: Ctx, job: Job, state: State, asked: Asked, attempt: int) -> Edits:
 
 def gated(ctx: Ctx, job: Job, tree: Tree, attempt: int) -> GateRecord:
     """Runs the gate and records it. Raises MachineError when machine or sandbox kept it from running."""
-    record = ctx.gate(tree, job.acceptance, fresh=job.fresh)
+    record = ctx.gate(tree, job.acceptance, fresh=job.final)
     ctx.emit(GateRan(stage=ctx.stage.name, attempt=attempt, record=record))
     trouble = next((s.detail for s in record.steps if s.detail.startswith(NOT_THE_CODE)), "")
     if trouble:

@@ -11,10 +11,12 @@ from nightmill.calls.numbered import clauses
 from nightmill.calls.sections import show
 from nightmill.calls.small import OneFunction
 from nightmill.errors import BadReply, NoUsableReply
+from nightmill.gate.languages.base import under_acceptance
 from nightmill.run.trees import Tree
 
 if TYPE_CHECKING:
-    from nightmill.build.loop import Job, State
+    from nightmill.build.job import Job
+    from nightmill.build.loop import State
     from nightmill.gate.records import TestOutcome
     from nightmill.graph.context import Ctx
 
@@ -31,7 +33,7 @@ def write_functions(ctx: Ctx, job: Job, state: State, attempt: int) -> Edits:
     for file, name in wanted(ctx, job, state):
         text = tree[file].decode("utf-8", "replace")
         try:
-            tree[file] = _write(ctx, state, file, name, text, attempt).encode()
+            tree[file] = _write(ctx, job, state, file, name, text, attempt).encode()
         except BadReply as error:
             trouble = error
             ctx.note(f"attempt {attempt}: no usable {name}: {error}")
@@ -50,7 +52,7 @@ def wanted(ctx: Ctx, job: Job, state: State) -> list[tuple[str, str]]:
     if owed:
         return owed
     every = [(file, name) for file, data in mine.items() for name in _functions(ctx, file, data)]
-    named = [(file, name) for file, name in every if _about(name, state.judgement.failed)]
+    named = [(file, name) for file, name in every if _about(ctx, job, name, state.judgement.failed)]
     return named or every
 
 
@@ -59,14 +61,20 @@ def _functions(ctx: Ctx, file: str, data: bytes) -> Sequence[str]:
     return ctx.pack.stubs({file: skeleton.encode()}).get(file, ()) if skeleton is not None else ()
 
 
-def _about(name: str, tests: Sequence[TestOutcome]) -> list[str]:
-    """What the red tests that name a function said."""
+def _about(ctx: Ctx, job: Job, name: str, tests: Sequence[TestOutcome]) -> list[str]:
+    """The red tests that call a function, or ended in it: each test's text, then what it said."""
     word = re.compile(rf"\b{re.escape(name.rpartition('.')[2])}\b")
-    said = [(test.traceback or f"{test.id}\n{test.message}")[-FAILURE_CHARS:] for test in tests]
-    return [text for text, test in zip(said, tests, strict=True) if word.search(text) or word.fullmatch(test.crash_function)]
+    acceptance = under_acceptance(job.acceptance)
+    found = []
+    for test in tests:
+        file, _, function = test.id.partition("[")[0].partition("::")
+        text = ctx.pack.function(file, acceptance.get(file, b"").decode("utf-8", "replace"), function.replace("::", "."))
+        if word.search(text) or word.search(test.traceback) or word.fullmatch(test.crash_function.rpartition(".")[2]):
+            found.append(f"{text}\n\n{test.exception}: {test.message}"[:FAILURE_CHARS])
+    return found
 
 
-def _write(ctx: Ctx, state: State, file: str, name: str, text: str, attempt: int) -> str:
+def _write(ctx: Ctx, job: Job, state: State, file: str, name: str, text: str, attempt: int) -> str:
     """The file's text with the function as the model writes it. Raises BadReply, NoUsableReply."""
     changed = [clause for clause in clauses(ctx.read("contract.md")) if clause.changed]
     here = [clause for clause in changed if re.search(rf"\b{re.escape(name.rpartition('.')[2])}\b", clause.text)]
@@ -81,7 +89,7 @@ def _write(ctx: Ctx, state: State, file: str, name: str, text: str, attempt: int
         path=file,
         old=_old(ctx, ctx.source(), file, name),
         changed=[f"{clause.id}: {clause.text}" for clause in here],
-        failures=_about(name, state.judgement.failed)[:FAILURES_SHOWN] if state.built else [],
+        failures=_about(ctx, job, name, state.judgement.failed)[:FAILURES_SHOWN] if state.built else [],
         rules=ctx.pack.prompt_rules[:1],
     )
     return reply.text

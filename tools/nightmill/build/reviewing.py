@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from nightmill.build.job import about
 from nightmill.calls.replies import Finding, Review
 from nightmill.calls.sections import show
 from nightmill.errors import BadReply, NoUsableReply
 from nightmill.run.trees import Tree
 
 if TYPE_CHECKING:
-    from nightmill.build.loop import Job
+    from nightmill.build.job import Job
     from nightmill.graph.context import Ctx
 
 _LINE = re.compile(r"(.+?):(\d+)(?:-(\d+))?$")
@@ -26,7 +27,7 @@ def review(ctx: Ctx, skill: str, tree: Tree, job: Job) -> tuple[str, tuple[Findi
             skill=skill,
             template="milestone_review.md.j2",
             sections={"code": show(mine or tree, numbered=True), "schema": "", "tests": ""},
-            milestone={"name": job.name, "files": job.duty.files, "task": job.duty.task},
+            milestone=about(ctx, job, tree),
         )
     except (BadReply, NoUsableReply) as error:
         ctx.note(f"{skill} gave no readable review of {job.name}: {error}")

@@ -11,6 +11,9 @@ from nightmill.errors import ConfigError
 SHRINK = ("analysis", "tests", "matrix", "source", "schema")
 """Sections that may be left out, in this order. The mission, the contract, the code to change and the task never are."""
 
+LIMIT = "limit"
+"""A section that is not sent: the most tokens the answer to this prompt may have. A small model that counts on and on is cut early."""
+
 BYTES_PER_TOKEN = 2.5
 """Where the server has no tokenizer: source code measured 3 to 4 bytes a token on current vocabularies; this leaves a margin."""
 
@@ -38,6 +41,8 @@ def fit(sections: list[Section], window: int, max_tokens: int, count: Callable[[
 
     The output reserve is at most half the window. Raises ConfigError, naming the numbers, when even the rest does not fit.
     """
+    limit = next((int(s.text) for s in sections if s.name == LIMIT), max_tokens)
+    max_tokens, sections = min(max_tokens, limit), [s for s in sections if s.name != LIMIT]
     reserve = max(min(max_tokens, window // 2), min(MIN_OUTPUT, max_tokens))
     left_out: list[str] = []
     candidates = [name for name in SHRINK if any(s.name == name for s in sections)]

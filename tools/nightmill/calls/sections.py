@@ -31,12 +31,18 @@ def from_needs(ctx: Ctx) -> dict[str, str]:
     sections: dict[str, str] = {}
     for need in (*ctx.stage.needs, *ctx.stage.optional):
         if need in FILES:
-            sections[FILES[need]] = ctx.read(need)
+            sections[FILES[need]] = _untitled(ctx.read(need))
         elif need in TREES:
-            sections[TREES[need]] = show(ctx.tree(need))
+            sections[TREES[need]] = show({path: data for path, data in ctx.tree(need).items() if path != "set_aside.md"})
         elif need == SOURCE:
             sections["source"] = show(ctx.source())
     return sections
+
+
+def _untitled(text: str) -> str:
+    """Without its first heading: the section of the prompt has one."""
+    first, _, rest = text.lstrip().partition("\n")
+    return rest.lstrip("\n") if first.startswith("# ") else text
 
 
 def show(tree: Tree, *, numbered: bool = False) -> str:

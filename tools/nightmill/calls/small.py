@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from nightmill.calls import plain
 from nightmill.calls.replies import ReplyFormat
-from nightmill.errors import BadReply
+from nightmill.errors import BadReply, NoUsableReply
+from nightmill.run.trees import Tree
 
 if TYPE_CHECKING:
     from nightmill.gate.languages.base import LanguagePack
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 MOST_CALLS = 6
 """Calls taken from one reply. Small models go on and on; the first ones are the considered ones."""
 _PROMPT = re.compile(r"^(?:>>>|\$|assert\b|print(?=\())\s*")
+_LABEL = re.compile(r"^[*_]*[A-Za-z][\w ,'-]{0,30}[*_]*:[*_]*\s+(?=\S)")
 _RESULT = re.compile(r"\s+(?:==|->|=>|→|=|#|returns\b|raises\b|gives\b|is\b|\|)(?:\s|$)")
 
 
@@ -33,33 +35,55 @@ class Calls(ReplyFormat):
     calls: tuple[str, ...]
 
     FORMAT: ClassVar[str] = """\
-One call per line with literal arguments, at most six lines, and nothing else: no results, no comments, no explanations. Example:
+Five lines, each a label and one call with literal arguments. No argument is longer than 20 characters. No results, no comments, no other
+text. Example for two functions, fee(minutes) and total(fees):
 
-fee(0)
-fee(31)
-fee(-5)
+usual: fee(45)
+other: total([150, 300])
+edge: fee(0)
+empty: total([])
+wrong: fee(-5)
 """
 
     @classmethod
     def parse(cls, text: str, facts: Mapping[str, Any]) -> Self:
         pack: LanguagePack = facts["pack"]
         of = facts.get("of", "")
-        found = (pack.call(candidate, facts["sources"]) for line in plain.lines(text) for candidate in _candidates(line))
+        read = ((pack.call(candidate, facts["sources"]) for candidate in _candidates(line)) for line in plain.lines(text))
+        found = (next(filter(None, calls), None) for calls in read)
         calls = [call for call in found if call and (not of or re.search(rf"\b{re.escape(of)}\(", call))]
         if not calls:
             what = f"call of {of}" if of else "call"
-            raise BadReply(f"Your reply has no {what} that can be run. Write one call per line, every argument as a literal value.")
+            raise BadReply(f"Your reply has no {what} that can be run. Write one call on each line, every argument a literal value.")
         return cls(tuple(dict.fromkeys(calls))[:MOST_CALLS])
 
 
+def calls_of(ctx: Ctx, sources: Tree, of: str, *, clause: str = "", changed: bool = False, known: Sequence[str] = ()) -> tuple[str, ...]:
+    """Calls that the stage's model names for a function or a clause; from a list that never ended the lines before the cut.
+
+    Raises BadReply, NoUsableReply.
+    """
+    facts = {"pack": ctx.pack, "sources": sources, "of": of}
+    try:
+        reply: Calls = ctx.ask(
+            Calls, template="calls_item.md.j2", facts=facts, function=of, clause=clause, changed=changed, known=tuple(known)
+        )
+    except NoUsableReply as error:
+        whole_lines = str(getattr(error.__cause__, "partial", "")).rpartition("\n")[0]
+        try:
+            reply = Calls.parse(whole_lines, facts)
+        except BadReply:
+            raise error from None
+    return reply.calls
+
+
 def _candidates(line: str) -> list[str]:
-    """The line without list marks, and the same up to where it tells a result: only the call is taken, so the rest may say anything."""
-    bare = re.sub(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+", "", line).strip()
+    """The line without marks and label, shortest first up to where it tells a result: only the call is taken, the rest may say anything."""
+    bare = _LABEL.sub("", re.sub(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+", "", line).strip(), count=1)
     ticked = re.match(r"`([^`]+)`", bare)
     bare = ticked[1] if ticked else bare.strip("|` ")
-    bare = _PROMPT.sub("", bare).rstrip(";").strip()
-    whole = [bare, *(bare[: m.start()] for m in _RESULT.finditer(bare))]
-    return whole[:1] if "(" not in bare else whole
+    bare = _PROMPT.sub("", bare).rstrip(";,").strip()
+    return [*(bare[: m.start()] for m in _RESULT.finditer(bare)), bare] if "(" in bare else []
 
 
 @dataclass(frozen=True)
@@ -131,10 +155,11 @@ def fee(minutes: int) -> int:
     @classmethod
     def parse(cls, text: str, facts: Mapping[str, Any]) -> Self:
         pack: LanguagePack = facts["pack"]
-        said = "Your reply has no fenced block with the function"
-        for code in [*re.findall(r"^\s*```[\w+-]*[ \t]*\n(.*?)^\s*```", text + "\n", re.S | re.M), text]:
+        blocks = re.findall(r"^\s*```[\w+-]*[ \t]*\n(.*?)^\s*```", text + "\n", re.S | re.M)
+        said = "your reply has no fenced block with the function"
+        for code in blocks or [text]:
             try:
                 return cls(pack.graft(facts["text"], facts["name"], code))
             except ValueError as error:
-                said = str(error) if code is not text or "```" not in text else said
+                said = str(error) if blocks else said
         raise BadReply(f"Write the function again: {said}.")

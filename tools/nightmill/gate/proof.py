@@ -37,6 +37,8 @@ class Proof(BaseModel):
     """Cannot judge any code: do not collect, are skipped, or fail by their own mistake. A file that does not parse stands for its tests."""
     disputed: tuple[str, ...] = ()
     """Fail on V1 although their row is not meant to change: V1, the row, or the test is wrong."""
+    agrees: tuple[str, ...] = ()
+    """Of the proven: those that pass on V1."""
     v1_ran: bool = False
     """Whether at least one test could be compared with V1."""
     v1_reason: str = ""
@@ -69,7 +71,7 @@ def prove(gate: QualityGate, stubs: Tree, acceptance: Tree, v1: Tree | None = No
     if declared and not tests:
         return Proof(trouble=detail)
     found = _sort(tests, declared, gate.pack.stubs(stubs), detail)
-    v1_ran, v1_reason = False, ""
+    v1_ran, v1_reason, agrees = False, "", frozenset[str]()
     if v1 is not None:
         seen, v1_detail = _run(gate, v1, acceptance)
         on_v1 = {t.id: t for t in seen}
@@ -77,12 +79,14 @@ def prove(gate: QualityGate, stubs: Tree, acceptance: Tree, v1: Tree | None = No
             compared = _on_v1(on_v1[name], row(name) in changed)
             v1_ran = v1_ran or compared is not None
             found[name] = compared or found[name]
+        agrees = frozenset(t.id for t in seen if t.outcome == "passed")
         v1_reason = "" if v1_ran else next((_what(t) for t in seen if t.outcome != "passed"), v1_detail.split("\n", 1)[0])
     return Proof(
         proven=tuple(n for n, (kind, _) in found.items() if kind == "proven"),
         vacuous=tuple(n for n, (kind, _) in found.items() if kind == "vacuous"),
         broken=tuple(n for n, (kind, _) in found.items() if kind == "broken"),
         disputed=tuple(n for n, (kind, _) in found.items() if kind == "disputed"),
+        agrees=tuple(n for n, (kind, _) in found.items() if kind == "proven" and n in agrees),
         v1_ran=v1_ran,
         v1_reason=v1_reason,
         collected=sum("::" in t.id for t in tests),

@@ -115,6 +115,17 @@ class Ctx:
             raise UndeclaredFile(f"stage {self.stage.name} writes {name}: add it to `makes` in {self.stage.file.name}")
         self.content = {k: v for k, v in self.content.items() if not k.startswith(name)} | {name + rel: data for rel, data in tree.items()}
 
+    def kept(self, unless: tuple[str, ...]) -> dict[str, bytes]:
+        """What an earlier execution made into the stage's directory; empty when there is none, or one of these facts differs from then."""
+        from nightmill.graph.facts import facts_of
+
+        stamp = self.session.run.stamps.get(self.stage.name)
+        now = facts_of(self.session, self.stage)
+        makers = [n for n in now if n.startswith(("skill ", "template ", "model ", "code ", "take"))]
+        if stamp is None or any(stamp.facts.get(name) != now.get(name) for name in (*unless, *makers)):
+            return {}
+        return read_tree(self.session.run.root / next(target for target in self.stage.makes if target.endswith("/")))
+
     # -- facts for the record -------------------------------------------------------------------
 
     def emit(self, event: Event) -> None:

@@ -15,11 +15,6 @@ SUMMARY = "summary.json"
 
 def finish(session: Session, stages: Sequence[Stage], code: int, blocked: Sequence[str]) -> None:
     """Writes summary.json. Its word and exit code are the runner's, from what commands and stamps say."""
-    states = {}
-    for stage in stages:
-        found = check(session, stage)
-        states[stage.name] = (
-            "blocked" if stage.name in blocked else "held" if found.state == "held" else "fresh" if found.up_to_date else "stale"
-        )
+    states = {stage.name: "blocked" if stage.name in blocked else check(session, stage).state for stage in stages}
     summary = summary_of(session, states, code)
     write_atomic(session.run.root / SUMMARY, summary.model_dump_json(indent=1).encode())

@@ -14,6 +14,7 @@ from doit.exceptions import InvalidDodoFile
 from nightmill.errors import NightmillError, machine_trouble
 from nightmill.graph import session as sessions
 from nightmill.paths import load_dodo
+from nightmill.streams import steady
 
 
 class RunLoader(TaskLoader2):  # type: ignore[misc]  # doit has no type hints
@@ -21,6 +22,7 @@ class RunLoader(TaskLoader2):  # type: ignore[misc]  # doit has no type hints
 
     def __init__(self, talkative: bool = False) -> None:
         super().__init__()
+        steady()
         self.session: sessions.Session | None = None
         self._talkative = talkative
 

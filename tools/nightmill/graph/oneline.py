@@ -9,7 +9,8 @@ from typing import Any
 from doit.cmdparse import CmdParseError
 from doit.exceptions import InvalidCommand, InvalidDodoFile, InvalidTask
 
-from nightmill.errors import EXIT_BUG, NightmillError, Stopped, UsageError
+from nightmill.errors import EXIT_BUG, NightmillError, Stopped, UsageError, machine_trouble
+from nightmill.streams import drop_output
 
 
 class OneLine:
@@ -19,7 +20,8 @@ class OneLine:
 
     def parse_execute(self, arguments: Any) -> int:
         try:
-            return super().parse_execute(arguments) or 0  # type: ignore[misc]
+            with machine_trouble():
+                return super().parse_execute(arguments) or 0  # type: ignore[misc]
         except CmdParseError as error:
             cause = " ".join(str(error).partition("(parsing options")[0].split())
             return _told(UsageError(f"{cause}: see doit help {self.name}"))
@@ -31,6 +33,9 @@ class OneLine:
             raise
         except (InvalidCommand, InvalidTask):
             raise
+        except BrokenPipeError:
+            drop_output()
+            return 0
         except KeyboardInterrupt:
             return Stopped.exit_code
         except Exception:

@@ -10,8 +10,7 @@ from pathlib import PurePosixPath
 from nightmill.errors import ConfigError, MachineError, machine_trouble
 from nightmill.graph.session import Session
 from nightmill.graph.stage import Stage
-
-MISSION = "mission.md"
+from nightmill.paths import MISSION_FILE
 
 
 def preflight(session: Session, stages: Sequence[Stage]) -> None:
@@ -39,9 +38,9 @@ def require_kinds(session: Session, stages: Sequence[Stage]) -> None:
 
 
 def require_mission(session: Session) -> None:
-    path = session.run.root / MISSION
+    path = session.run.root / MISSION_FILE
     if not path.exists():
-        raise ConfigError(f"{MISSION} is missing in {session.run.root}: write there what the new version must do")
+        raise ConfigError(f"{MISSION_FILE} is missing in {session.run.root}: write there what the new version must do")
     if not path.is_file():
         raise ConfigError(f"{path} is no file: move it away and write there what the new version must do")
     try:

@@ -11,7 +11,8 @@ from nightmill.graph.facts import check
 from nightmill.graph.session import Session
 from nightmill.graph.stage import Stage
 from nightmill.lines import StageLine
-from nightmill.summary import Summary, summarize
+from nightmill.run.trees import hashes, tree_hash
+from nightmill.summary import WHOLE, Summary, summarize
 
 
 def stage_lines(session: Session, stages: Sequence[Stage]) -> list[StageLine]:
@@ -25,9 +26,11 @@ def stage_lines(session: Session, stages: Sequence[Stage]) -> list[StageLine]:
 
 def summary_of(session: Session, states: Mapping[str, str], exit_code: int | None = None) -> Summary:
     """The summary as contract, matrix, proof and events have it now; `states` is what the stamps say (stage → state)."""
+    if _edited_since_gate(session):
+        states = {**states, WHOLE: "stale"}
     root = session.run.root
     proof = None
-    if (path := root / "acceptance" / "proof.json").is_file():
+    if (path := root / "proof.json").is_file():
         try:
             proof = json.loads(path.read_bytes())
         except ValueError:
@@ -40,6 +43,12 @@ def summary_of(session: Session, states: Mapping[str, str], exit_code: int | Non
         proof=proof if isinstance(proof, dict) else None,
         exit_code=exit_code,
     )
+
+
+def _edited_since_gate(session: Session) -> bool:
+    """Whether V2 is not the tree that the last gate on the whole judged: a person's edit of it is kept, but not proven."""
+    gated = [e.record.tree for e in session.run.events if e.kind == "gate_ran" and e.stage == WHOLE]
+    return bool(gated) and tree_hash(hashes(session.run.root / "v2")) != gated[-1]
 
 
 def leftovers(session: Session, stages: Sequence[Stage]) -> list[str]:

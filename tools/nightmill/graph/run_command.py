@@ -18,7 +18,7 @@ from doit.dependency import DatabaseException
 from doit.task import Stream
 
 from nightmill import __version__
-from nightmill.errors import EXIT_BUG, EXIT_WORDS, MachineError, NightmillError, Stopped, UsageError, worst
+from nightmill.errors import EXIT_BUG, EXIT_WORDS, MachineError, NightmillError, Stopped, UsageError, machine_trouble, worst
 from nightmill.graph.commands import stages_of
 from nightmill.graph.facts import check
 from nightmill.graph.oneline import OneLine
@@ -71,7 +71,8 @@ class Run(OneLine, DoitRun):  # type: ignore[misc]  # doit has no type hints
 
         session.run.events.emit(RunStarted(pid=os.getpid(), version=__version__, command=" ".join(["doit", *args])))
         try:
-            self._passes(session, params, args)
+            with machine_trouble():
+                self._passes(session, params, args)
         except NightmillError as error:
             self.codes.append(error.exit_code)
             self.report.failures.append(("run", str(error)))

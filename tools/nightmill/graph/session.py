@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nightmill.errors import ConfigError, Stopped, UsageError, machine_trouble
-from nightmill.paths import expand, find_run
+from nightmill.errors import ConfigError, Stopped, machine_trouble
+from nightmill.paths import expand, find_run, working_directory
 from nightmill.run.evidence import evidence_hash
 from nightmill.run.rundir import RunDir
 from nightmill.run.trees import sha, tree_hash
@@ -205,11 +205,7 @@ def open_here(talkative: bool = False) -> Session:
 
     Raises UsageError when there is none, ConfigError for a broken run.yaml, MachineError.
     """
-    try:
-        start = Path.cwd()
-    except FileNotFoundError:
-        raise UsageError("the working directory does not exist any more: cd into the run directory again") from None
-    session = Session(RunDir(find_run(start)), talkative)
+    session = Session(RunDir(find_run(working_directory())), talkative)
     with machine_trouble():
         os.chdir(session.run.root)
     session.run.require_kinds()

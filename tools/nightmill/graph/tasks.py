@@ -7,7 +7,7 @@ from typing import Any
 
 from doit.exceptions import TaskFailed
 
-from nightmill.errors import NightmillError, UsageError
+from nightmill.errors import NightmillError, UsageError, machine_trouble
 from nightmill.graph.execute import execute
 from nightmill.graph.facts import check
 from nightmill.graph.session import Session
@@ -54,7 +54,8 @@ class Action:
         try:
             if not self.session.locked:
                 raise UsageError(f"{self.stage.name} runs only under doit's `run`")
-            execute(self.session, self.stage)
+            with machine_trouble():
+                execute(self.session, self.stage)
         except NightmillError as error:
             return StageFail(error)
         return None

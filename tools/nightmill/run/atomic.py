@@ -11,8 +11,8 @@ from nightmill.errors import machine_trouble
 TEMP_SUFFIX = ".tmp"
 
 
-def write_atomic(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """Replaces `path` by `data`. After a crash at any moment the file is whole: the old text or the new.
+def write_atomic(path: Path, data: bytes, mode: int = 0o666) -> None:
+    """Replaces `path` by `data`; `mode` is narrowed by the umask. After a crash at any moment the file is whole: the old text or the new.
 
     Raises MachineError when the disk is full, read-only or forbidden; nothing is left behind then.
     """
@@ -35,7 +35,6 @@ def _write_synced(path: Path, data: bytes, mode: int) -> None:
         view = memoryview(data)
         while view:
             view = view[os.write(fd, view) :]
-        os.fchmod(fd, mode)
         os.fsync(fd)
     finally:
         os.close(fd)

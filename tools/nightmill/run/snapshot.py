@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from nightmill.errors import ConfigError, MachineError
-from nightmill.paths import RUN_FILE
+from nightmill.paths import CONFIG_FILE, MISSION_FILE, RUN_FILE
 from nightmill.run.trees import SKIP_DIRS, file_hash
 
 MAX_FILES = 5000
@@ -72,7 +72,7 @@ def scan(root: Path, *, run: Path | None = None, max_files: int = MAX_FILES, max
 
 
 def _is_run(run_file: Path) -> bool:
-    return run_file.with_name("doit.cfg").is_file() and run_file.with_name("mission.md").is_file()
+    return run_file.with_name(CONFIG_FILE).is_file() and run_file.with_name(MISSION_FILE).is_file()
 
 
 def is_secret(rel: str) -> bool:

@@ -19,16 +19,23 @@ _UNSTEADY = frozenset(
 """Builtins whose result depends on more than the call, or that reach outside it."""
 _RAISES = re.compile(r"raises:?\s+([\w.]+?)(?:\s*[:(,]?\s*(?:with\s+)?(?:the\s+)?(?:text\s+|message\s+)?(\".*\"|'.*')\)?)?\.?$", re.S)
 _PRINTS = re.compile(r"(.+?),? (?:and )?prints (\".*\"|'.*')$", re.S)
+_SLIPS = frozenset({"TypeError", "AttributeError", "NameError", "UnboundLocalError", "RecursionError", "AssertionError"})
+"""Met rather than raised, they tell how the code is written, not what it promises; of others only the class is a promise."""
 _LONGEST = 400
 _PROBE = '''import json
+import linecache
+import os
 
 
-def entered(error):
-    """Whether the program was reached: a call with the wrong arguments says nothing about it."""
-    frame = error.__traceback__
-    while frame and frame.tb_frame.f_code.co_filename == __file__:
-        frame = frame.tb_next
-    return frame is not None
+def origin(error):
+    """`raised` by a statement of the program, `met` on the way through it, or "" when a wrong call never reached it."""
+    frames, frame = [], error.__traceback__
+    while frame:
+        frames, frame = [*frames, (frame.tb_frame.f_code.co_filename, frame.tb_lineno)], frame.tb_next
+    if all(file == __file__ for file, _ in frames):
+        return ""
+    own = frames[-1][0].startswith(os.getcwd()) and linecache.getline(*frames[-1]).lstrip().startswith("raise")
+    return "raised" if own or isinstance(error, SystemExit) else "met"
 '''
 
 
@@ -71,7 +78,7 @@ def probe(calls: Mapping[str, str], known: Mapping[str, str]) -> str:
         parts.append(
             f"def test_{row.lower()}_seen(capsys):\n{imports}    try:\n        value = {text}\n"
             "    except (Exception, SystemExit) as error:\n"
-            "        told = {'raises': type(error).__name__, 'text': str(error), 'entered': entered(error)}\n"
+            "        told = {'raises': type(error).__name__, 'text': str(error), 'origin': origin(error)}\n"
             "    else:\n        told = {'value': repr(value), 'type': type(value).__name__}\n"
             "    raise AssertionError(json.dumps(told | {'out': capsys.readouterr().out}))\n"
         )
@@ -84,7 +91,9 @@ def seen(message: str) -> str | None:
         told = json.loads(message.removeprefix("AssertionError: "))
         out = f", prints {told['out']!r}" if told["out"] else ""
         if "raises" in told:
-            return None if out or not told["entered"] else f"raises {told['raises']} {told['text']!r}"
+            if told["origin"] == "met":
+                return None if out or told["raises"] in _SLIPS else f"raises {told['raises']}"
+            return None if out or not told["origin"] else f"raises {told['raises']} {told['text']!r}"
         value = ast.literal_eval(told["value"])
     except (ValueError, SyntaxError, TypeError, KeyError, RecursionError, MemoryError):
         return None

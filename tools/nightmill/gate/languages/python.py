@@ -59,12 +59,20 @@ class PythonPack:
 
     name: ClassVar[str] = "python"
     suffixes: ClassVar[tuple[str, ...]] = (".py",)
-    prompt_rules: ClassVar[tuple[str, ...]] = (
-        "Write Python that runs on 3.11 and newer as it stands; no placeholders, no `pass` where work is due.",
+    schema_rules: ClassVar[tuple[str, ...]] = (
+        "Write Python that runs on 3.11 and newer.",
         "Modules lie at the root of the tree and import each other absolutely: `from ledger import Ledger` for ledger.py.",
         "Use the standard library only, unless the old code already imports a package.",
         "Never name a file like a standard module (json.py, types.py, queue.py): it could not be imported.",
         "Importing a module must do nothing: no prints, files, threads or sys.exit; a script starts under `if __name__ == '__main__':`.",
+    )
+    test_rules: ClassVar[tuple[str, ...]] = (
+        "Write plain pytest functions for Python 3.11 and newer; standard library, pytest and the schema's modules only.",
+        "Import absolutely, as the schema lays out its modules: `from ledger import Ledger` for ledger.py.",
+    )
+    prompt_rules: ClassVar[tuple[str, ...]] = (
+        "Write Python that runs on 3.11 and newer as it stands; no placeholders, no `pass` where work is due.",
+        *schema_rules[1:],
         "Keep names, parameters and their order exactly as the schema declares them.",
         "Raise the exception types the contract names; never catch Exception to hide an error.",
     )
