@@ -275,7 +275,7 @@ def test_tests_named_after_their_rows_are_taken():
             "def test_rounding():\n    assert 1",
             "test_rounding: a test's name starts with the number of its row, such as test_t1_name",
         ),
-        ("acceptance/test_a.py", "def test_t9_x():\n    assert 1", "test_t9_x: "),
+        ("acceptance/test_a.py", "def test_t9_x():\n    assert 1", "T9 is not asked for: write tests for T1"),
         ("acceptance/test_a.py", "x = 1", "no test function"),
         ("acceptance/test_a.py", "def test_t1_x(:\n", r"acceptance/test_a\.py:1: "),
         ("tests/test_a.py", "def test_t1_x():\n    assert 1", r"tests/test_a\.py is not of the form"),

@@ -135,7 +135,14 @@ def test_the_example_in_the_format_of_plans_parses():
 
 ORDER = ["rules", "mission", "source", "contract", "matrix", "analysis", "schema", "tests", "code", "role", "task", "format", "feedback"]
 ARTIFACTS = ORDER[1:9]
-MILESTONE = {"name": "money", "files": ("shop/money.py", "shop/cli.py"), "task": "Implement net."}
+MILESTONE = {
+    "name": "money",
+    "files": ("shop/money.py", "shop/cli.py"),
+    "task": "Implement net.",
+    "whole": False,
+    "yours": (),
+    "foreign": (),
+}
 BUILD: dict[str, Any] = {"milestone": MILESTONE, "rules": ("rule-one",)}
 NO_STATE: dict[str, Any] = {"diagnostics": [], "failures": [], "more": [], "unwritten": [], "remarks": [], "refusal": ""}
 STATE: dict[str, Any] = {
@@ -229,3 +236,12 @@ def test_a_first_attempt_speaks_of_no_failure():
 def test_a_draft_that_was_rejected_is_asked_for_again_with_the_reasons():
     first, again = (render("contract", task)["task"] for task in TASKS["contract"])
     assert "reviewer" not in first and "- C1: vague" in again
+
+
+def test_in_a_shared_file_each_milestone_is_told_which_stubs_are_its_own() -> None:
+    mine = MILESTONE | {"yours": ("net in shop/money.py",), "foreign": ("tax in shop/money.py",)}
+    for template in ("implement", "patch", "milestone_review"):
+        task = BUILD | {"milestone": mine, "refusal": "", "diagnostics": [], "failures": [], "more": [], "unwritten": [], "remarks": []}
+        text = render(template, task)["task"]
+        assert "tax in shop/money.py" in text
+        assert template == "milestone_review" or "net in shop/money.py" in text
