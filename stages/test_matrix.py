@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -111,7 +111,8 @@ def _one_by_one(ctx: Ctx, ids: tuple[str, ...]) -> tuple[Row, ...]:
 def _observed(ctx: Ctx, known: tuple[Clause, ...]) -> tuple[Row, ...]:
     """The model names calls, the old program gives the results; only what a clause changes is believed. Empty when nothing ran."""
     sources = program(ctx)
-    calls = {clause: _calls(ctx, clause, sources) for clause in known}
+    changed = [clause for clause in known if clause.changed]
+    calls = {clause: _calls(ctx, clause, changed, sources) for clause in known}
     seen = observe(ctx.quality_gate, sources, [call for made in calls.values() for call in made])
     if not seen.ran:
         ctx.note(f"the old program could not be run for its results: {seen.why}")
@@ -134,13 +135,15 @@ def _observed(ctx: Ctx, known: tuple[Clause, ...]) -> tuple[Row, ...]:
     return tuple(replace(row, id=f"T{number}") for number, row in enumerate(ordered, 1))
 
 
-def _calls(ctx: Ctx, clause: Clause, sources: dict[str, bytes]) -> tuple[str, ...]:
+def _calls(ctx: Ctx, clause: Clause, changed: Sequence[Clause], sources: dict[str, bytes]) -> tuple[str, ...]:
     """Calls that a clause's own text holds, and those that the model adds."""
     names = [symbol.name for symbol in public(ctx) if symbol.kind == "function"]
     of = next((name for name in names if re.match(rf"{re.escape(name)}\b", clause.text)), "")
     told = () if clause.changed else _told(ctx, clause, sources)
+    avoid = [other.text for other in changed if of and re.search(rf"\b{re.escape(of)}\b", other.text)]
     try:
-        more = calls_of(ctx, sources, of, clause=f"{clause.id}: {clause.text}", changed=clause.changed, known=told)
+        shows = {"change": clause.text} if clause.changed else {}
+        more = calls_of(ctx, sources, of, **shows, known=told, avoid=() if clause.changed else avoid)
     except (BadReply, NoUsableReply) as error:
         ctx.note(f"no further calls for {clause.id}: {error}")
         return told

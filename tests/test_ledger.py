@@ -109,7 +109,7 @@ def test_a_torn_journal_line_costs_only_itself(ledger: Ledger) -> None:
 
 def test_left_over_temporary_files_are_swept(tmp_path: Path) -> None:
     write_atomic(tmp_path / "x" / "a.md", b"text")
-    (tmp_path / "x" / ".a.md.0123.tmp").write_text("torn")
+    (tmp_path / "x" / ".a.md.0123456789ab.tmp").write_text("torn")
     assert sweep(tmp_path) == 1
     assert [p.name for p in (tmp_path / "x").iterdir()] == ["a.md"]
 

@@ -116,6 +116,8 @@ def _verdict(
 ) -> tuple[Verdict, str]:
     if not builds or record.verdict in ("incomplete", "not_run"):
         return record.verdict, record.reason
+    if record.verdict == "red" and (any(s.signal is not None or s.killed for s in record.steps) or not (failed or others)):
+        return "red", record.reason
     if lost:
         return "red", f"{lost[0]} passed before and does not now" + (f", and {len(lost) - 1} more" if len(lost) > 1 else "")
     if failed:

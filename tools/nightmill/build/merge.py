@@ -53,7 +53,7 @@ def merge(base: Tree, sides: Mapping[str, Tree]) -> Merged:
 
 def _merge_texts(base: bytes | None, versions: list[bytes | None]) -> bytes | None:
     """All versions over the base in any order with one result; None when they overlap or the order matters."""
-    if base is None or any(v is None for v in versions):
+    if base is None or any(v is None or b"\0" in v for v in (base, *versions)):
         return None
     known = [v for v in dict.fromkeys(versions) if v is not None]
     results = {_fold(base, order) for order in (known, known[::-1])}

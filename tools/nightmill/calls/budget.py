@@ -40,7 +40,8 @@ class Budget:
         if event.kind != "call_finished":
             return
         with self._lock:
-            self.keys.add(event.key)
+            if event.outcome == "ok":
+                self.keys.add(event.key)
             if not event.replayed:
                 self.calls += 1
                 self.tokens += (event.prompt_tokens or 0) + (event.completion_tokens or 0)

@@ -54,8 +54,10 @@ def fit(sections: list[Section], window: int, max_tokens: int, count: Callable[[
             needed = f"the smallest prompt and its answer need {tokens + reserve} tokens, but the window is {window}"
             raise ConfigError(f"{needed}: raise the server's context, or use a smaller source")
         name = candidates.pop(0)
-        left_out.append(name)
-        sections = [Section(s.name, f"(The {name} did not fit here and is left out.)") if s.name == name else s for s in sections]
+        note = f"(The {name} did not fit here and is left out.)"
+        if any(s.name == name and len(s.text) > len(note) for s in sections):
+            left_out.append(name)
+            sections = [Section(name, note) if s.name == name else s for s in sections]
 
 
 def _count(sections: list[Section], count: Callable[[str], int | None]) -> int:

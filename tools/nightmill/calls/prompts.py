@@ -41,11 +41,20 @@ class Skill:
 
 def render(template: str, variables: Mapping[str, Any]) -> list[Section]:
     """The non-empty sections of a prompt, in the order of `_base.md.j2`. Raises jinja2's UndefinedError on a name nobody gave: a bug."""
-    clean = {k: v.replace(_MARK, "") if isinstance(v, str) else v for k, v in variables.items()}
+    clean = {k: _unmarked(v) for k, v in variables.items()}
     text = _environment().get_template(template).render(dict.fromkeys(ARTIFACTS, "") | clean)
     parts = _SECTION.split(text)
     sections = [Section(name, body.strip("\n")) for name, body in zip(parts[1::2], parts[2::2], strict=True)]
     return [s for s in sections if s.text.strip()]
+
+
+def _unmarked(value: Any) -> Any:
+    """Any text inside `value` without the section mark: lists of remarks and failures hold what models and their code wrote."""
+    if isinstance(value, str):
+        return value.replace(_MARK, "")
+    if isinstance(value, Mapping):
+        return {_unmarked(k): _unmarked(v) for k, v in value.items()}
+    return [_unmarked(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 def messages(sections: list[Section]) -> tuple[Message, ...]:

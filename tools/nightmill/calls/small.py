@@ -58,15 +58,17 @@ wrong: fee(-5)
         return cls(tuple(dict.fromkeys(calls))[:MOST_CALLS])
 
 
-def calls_of(ctx: Ctx, sources: Tree, of: str, *, clause: str = "", changed: bool = False, known: Sequence[str] = ()) -> tuple[str, ...]:
-    """Calls that the stage's model names for a function or a clause; from a list that never ended the lines before the cut.
+def calls_of(
+    ctx: Ctx, sources: Tree, of: str, *, change: str = "", known: Sequence[str] = (), avoid: Sequence[str] = ()
+) -> tuple[str, ...]:
+    """Calls that the stage's model names for a function, or to show a change; from a list that never ended the lines before the cut.
 
-    Raises BadReply, NoUsableReply.
+    `avoid`: changes that must not touch their results. Raises BadReply, NoUsableReply.
     """
     facts = {"pack": ctx.pack, "sources": sources, "of": of}
     try:
         reply: Calls = ctx.ask(
-            Calls, template="calls_item.md.j2", facts=facts, function=of, clause=clause, changed=changed, known=tuple(known)
+            Calls, template="calls_item.md.j2", facts=facts, function=of, change=change, known=tuple(known), avoid=tuple(avoid)
         )
     except NoUsableReply as error:
         whole_lines = str(getattr(error.__cause__, "partial", "")).rpartition("\n")[0]

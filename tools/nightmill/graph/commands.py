@@ -35,7 +35,8 @@ class Info(OneLine, DoitInfo):  # type: ignore[misc]
         for name in pos_args:
             if name not in {t.name for t in self.task_list}:
                 raise UsageError(f"no stage {name}: doit list shows them")
-        return DoitInfo._execute(self, pos_args, hide_status) or 0
+        DoitInfo._execute(self, pos_args, hide_status)
+        return 0
 
     def get_reasons(self, reasons: Any) -> str:
         lines = [f" * {line}" for fresh, _, _ in reasons["uptodate_false"] for line in str(fresh).split("; ")]

@@ -59,6 +59,7 @@ def redo(session: Session, name: str) -> str:
     """Sets what is there aside and asks the model afresh at the next run."""
     with hold(session.run.lock):
         (stage,) = _chosen(session, [name])
+        name = stage.name
         aside = session.run.ledger.set_aside(name, stage.makes)
         session.run.stamps.forget(name)
         take = session.run.take(name) + 1
@@ -81,7 +82,8 @@ def merge(session: Session, name: str) -> str:
             session.close()
         merged, conflicts = _merged(session, stage, ctx.content)
         if conflicts:
-            proposed = session.run.ledger.propose(name, stage.makes, merged)
+            texts = {path: text for path, text in merged.items() if text is not None}
+            proposed = session.run.ledger.propose(name, stage.makes, texts)
             both = f"{name}: {', '.join(conflicts)} changed on both sides"
             raise Waiting(f"{both}: settle the marks in {proposed}, copy it over, then nightmill keep {name}")
         session.run.ledger.write_persons(name, merged)
@@ -89,18 +91,24 @@ def merge(session: Session, name: str) -> str:
     return f"{name}: merged into your text of {', '.join(found.edits)}"
 
 
-def _merged(session: Session, stage: Stage, made: dict[str, bytes]) -> tuple[dict[str, bytes], list[str]]:
+def _merged(session: Session, stage: Stage, made: dict[str, bytes]) -> tuple[dict[str, bytes | None], list[str]]:
     run = session.run
     stamp = run.stamps.get(stage.name)
     bases = dict(stamp.product) if stamp and stamp.by == "stage" else {}
     bases = {e.path: e.sha for e in run.journal if e.act == "made" and e.stage == stage.name} | bases
-    merged, conflicts = {}, []
+    merged: dict[str, bytes | None] = {}
+    conflicts: list[str] = []
     for path in {*made, *run.ledger.current(stage.makes)}:
-        mine = (run.root / path).read_bytes() if (run.root / path).is_file() else b""
-        base = run.objects.get(bases[path]) if path in bases else b""
-        merged[path], count = three_way_marked(mine, base, made.get(path, b""), ("yours", "before", "remade"))
-        if count:
-            conflicts.append(path)
+        mine = (run.root / path).read_bytes() if (run.root / path).is_file() else None
+        base = run.objects.get(bases[path]) if path in bases else None
+        theirs = made.get(path)
+        if mine == base or mine == theirs:
+            merged[path] = theirs
+        elif theirs == base:
+            merged[path] = mine
+        else:
+            merged[path], count = three_way_marked(mine or b"", base or b"", theirs or b"", ("yours", "before", "remade"))
+            conflicts += [path] * bool(count)
     return merged, sorted(conflicts)
 
 

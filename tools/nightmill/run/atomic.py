@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from pathlib import Path
 
 from nightmill.errors import machine_trouble
 
 TEMP_SUFFIX = ".tmp"
+_OURS = re.compile(r"\..*\.[0-9a-f]{12}(?:\.old)?\.tmp")
 
 
 def write_atomic(path: Path, data: bytes, mode: int = 0o666) -> None:
@@ -71,9 +73,7 @@ def append_line(path: Path, line: bytes, *, sync: bool) -> None:
 
 def sweep(root: Path) -> int:
     """Removes temporary files that a killed process left below `root`; returns how many. Call it only under the run's lock."""
-    found = [
-        Path(folder, name) for folder, _, names in os.walk(root) for name in names if name.startswith(".") and name.endswith(TEMP_SUFFIX)
-    ]
+    found = [Path(folder, name) for folder, _, names in os.walk(root) for name in names if _OURS.fullmatch(name)]
     for path in found:
         path.unlink(missing_ok=True)
     return len(found)

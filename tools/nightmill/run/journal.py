@@ -36,7 +36,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._entries: list[Entry] | None = None
 
     def __iter__(self) -> Iterator[Entry]:
@@ -61,9 +61,10 @@ class Journal:
             loaded.extend(entries)
 
     def _load(self) -> list[Entry]:
-        if self._entries is None:
-            self._entries = list(_read(self.path))
-        return self._entries
+        with self._lock:
+            if self._entries is None:
+                self._entries = list(_read(self.path))
+            return self._entries
 
 
 def _read(path: Path) -> Iterator[Entry]:

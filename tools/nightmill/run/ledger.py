@@ -136,13 +136,19 @@ class Ledger:
         finally:
             old.unlink(missing_ok=True)
 
-    def write_persons(self, stage: str, content: Content) -> None:
-        """Puts a text in place that counts as the person's (their edit merged with ours); what was there is kept as an object."""
+    def write_persons(self, stage: str, content: Mapping[str, bytes | None]) -> None:
+        """Puts a text in place that counts as the person's (their edit merged with ours); what was there is kept as an object.
+
+        None as a text removes the file.
+        """
         for path, data in content.items():
             target = self.root / path
             if target.is_file():
                 self.journal.append([("rescued", stage, path, self.objects.put(target.read_bytes()))])
-            write_atomic(target, data)
+            if data is None:
+                self._remove(path)
+            else:
+                write_atomic(target, data)
 
     def propose(self, stage: str, targets: Sequence[str], content: Content) -> str:
         """Writes beside the targets, as NAME.proposed; returns those names."""

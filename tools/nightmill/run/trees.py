@@ -34,13 +34,13 @@ def read_tree(root: Path) -> dict[str, bytes]:
     return {rel: path.read_bytes() for rel, path in walk(root)}
 
 
-_seen: dict[tuple[str, int, int, int], str] = {}
+_seen: dict[tuple[str, int, int, int, int], str] = {}
 
 
 def file_hash(path: Path) -> str:
     """SHA-256 of a file, remembered in this process by its path, inode, size and time of change."""
     stat = path.stat()
-    key = (str(path), stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    key = (str(path), stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
     if key not in _seen:
         _seen[key] = sha(path.read_bytes())
     return _seen[key]
