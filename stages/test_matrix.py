@@ -142,8 +142,8 @@ def _calls(ctx: Ctx, clause: Clause, changed: Sequence[Clause], sources: dict[st
     told = () if clause.changed else _told(ctx, clause, sources)
     avoid = [other.text for other in changed if of and re.search(rf"\b{re.escape(of)}\b", other.text)]
     try:
-        shows = {"change": clause.text} if clause.changed else {}
-        more = calls_of(ctx, sources, of, **shows, known=told, avoid=() if clause.changed else avoid)
+        change, vary = (clause.text, 0) if clause.changed else ("", 1)
+        more = calls_of(ctx, sources, of, change=change, avoid=() if clause.changed else avoid, vary=vary)
     except (BadReply, NoUsableReply) as error:
         ctx.note(f"no further calls for {clause.id}: {error}")
         return told

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fake_server import FakeServer
 from nightmill.calls.outcome import GROWTH
 from nightmill.calls.replies import Review
 from nightmill.errors import BadReply, ConfigError, NightmillError, NoProvider, NoUsableReply, OutOfBudget, Stopped
@@ -97,6 +98,19 @@ def test_the_same_question_is_answered_from_the_store_whoever_is_there_to_answer
     assert ask(session).approved
     assert [e.replayed for e in events(root, "call_finished")] == [False, True]
     assert session.budget.calls == opened(root).budget.calls == 1
+
+
+def test_a_finished_call_is_replayed_although_its_server_is_gone(root: Path) -> None:
+    with FakeServer([GOOD], window=8192) as server:
+        configure(root, **over_http(server.url))
+        assert ask(opened(root)).approved
+    session = opened(root)
+    assert ask(session).approved
+    assert [e.replayed for e in events(root, "call_finished")] == [False, True]
+
+
+def over_http(url: str) -> dict[str, Any]:
+    return {"providers": {"local": {"url": url}}, "models": {"default": {"provider": "local", "model": "m", "max_tokens": 1000}}}
 
 
 def test_a_damaged_stored_call_is_asked_again(root: Path) -> None:

@@ -252,6 +252,7 @@ def test_a_port_where_nobody_listens_is_named(demo_run: Path) -> None:
     ended(run(asking(demo_run, f"http://127.0.0.1:{port}/v1")), 77, f"nothing listens at 127.0.0.1:{port}", "correct `url`")
 
 
+@pytest.mark.slow
 def test_a_server_that_is_loading_is_waited_for(demo_run: Path) -> None:
     with FakeServer(["I will not do that."], loading=3) as server:
         ended(run(asking(demo_run, server.url), "contract:1"), 1, "refused three times")

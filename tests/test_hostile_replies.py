@@ -1,4 +1,4 @@
-"""A model that answers rubbish, nothing or half a block: the run ends green or honestly failed, never with a traceback, never wrongly green."""
+"""A model that answers rubbish, nothing or half a block: the run ends green or honestly failed, never with a traceback or wrongly green."""
 
 from __future__ import annotations
 
@@ -93,8 +93,9 @@ def test_the_right_replies_in_thoughts_and_chatter_give_the_same_green_run(finis
     done = run(demo_run)
     assert done.code == 0, done.out + done.err
     assert verdict(demo_run) == "green"
-    same = {path: text for path, text in product(finished).items() if not path.startswith("replies/")}
-    assert {path: text for path, text in product(demo_run).items() if not path.startswith("replies/")} == same
+    made, wanted = product(demo_run), product(finished)
+    assert {path: text for path, text in made.items() if path.startswith("v2/")} == {p: t for p, t in wanted.items() if p.startswith("v2/")}
+    assert [made[path] for path in ("contract.md", "gate.md")] == [wanted[path] for path in ("contract.md", "gate.md")]
 
 
 @pytest.mark.parametrize("reply", ["rubbish", "an empty function"])
@@ -118,7 +119,7 @@ def test_tests_that_prove_nothing_are_not_accepted(finished_run: Path) -> None:
 
 
 def test_a_reply_cannot_write_outside_its_folder(finished_run: Path) -> None:
-    for name in ("../evil.py", "/tmp/nightmill-evil.py", "mission.md", "acceptance/conftest.py", "tearoom/../../evil.py"):
+    for name in ("../evil.py", "/tmp/nightmill-evil.py", "tearoom/../../evil.py"):
         honest(asked_again(finished_run, "schema", f"{name}\n```python\nX = 1\n```\n"))
     assert not (finished_run / "evil.py").exists() and not (finished_run.parent / "evil.py").exists()
     assert not Path("/tmp/nightmill-evil.py").exists()

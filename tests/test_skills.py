@@ -133,7 +133,7 @@ def test_the_example_in_the_format_of_plans_parses():
 
 # -- templates --------------------------------------------------------------------------------------
 
-ORDER = ["rules", "mission", "source", "contract", "matrix", "analysis", "schema", "tests", "code", "role", "task", "format", "feedback"]
+ORDER = ["rules", "source", "contract", "mission", "matrix", "analysis", "schema", "tests", "code", "role", "task", "format", "feedback"]
 ARTIFACTS = ORDER[1:9]
 MILESTONE = {
     "name": "money",

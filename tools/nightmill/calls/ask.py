@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from nightmill.calls.backends import Backend
 from nightmill.calls.fit import Fitted, fit
 from nightmill.calls.outcome import GROWTH, GiveUp, after
-from nightmill.calls.prompts import load_skill, messages, render
+from nightmill.calls.prompts import Section, load_skill, messages, render
 from nightmill.calls.store import CallStore
 from nightmill.errors import BadReply, Stopped
 from nightmill.providers.base import NoVerdict, Reply, Request
-from nightmill.run.events import CallFinished, CallStarted, ReplyRefused
+from nightmill.run.events import CallFinished, CallStarted, Note, ReplyRefused
+from nightmill.run.trees import sha
 
 if TYPE_CHECKING:
     from nightmill.calls.replies import ReplyFormat
@@ -68,28 +70,53 @@ def ask(session: Session, question: Question, asked: MutableMapping[str, int]) -
     raise broken
 
 
+@dataclass(frozen=True)
+class Turn:
+    """A question as it is put this time, before it is fitted to a window: the same turn has the same answer, whoever stands ready."""
+
+    label: str
+    sections: tuple[Section, ...]
+    model: str
+    temperature: float
+    seed: int
+    max_tokens: int
+    take: int
+
+    @property
+    def key(self) -> str:
+        """SHA-256, hex; the label is no part of it."""
+        texts = [[s.name, s.text] for s in self.sections]
+        return sha(json.dumps([texts, self.model, self.temperature, self.seed, self.max_tokens, self.take], ensure_ascii=False))
+
+
 def _answer(
     session: Session, question: Question, facts: Mapping[str, Any], feedback: str, attempt: int, label: str
 ) -> tuple[Reply, Request]:
-    """A finished reply to this very prompt: from the store, or from the provider, waiting and changing as the outcome table says."""
+    """A finished reply to this very question: from the store, without any server, or from the provider, as the outcome table says."""
     store = CallStore(session.run.calls)
     backend = session.backends.of(question.role)
     tries: dict[str, int] = {}
     changed = {"seed": 0, "max_tokens": 1}
     while True:
         session.check_stop()
-        request: Request | None = None
+        turn = _turn(session, question, backend, facts, feedback, attempt, label, changed)
+        if known := store.recall(turn.key):
+            request, reply = known
+            _finished(session, question, request, backend, reply, replayed=request.key in session.budget.keys)
+            return reply, request
+        sent: Request | None = None
         try:
-            request, fitted = _request(session, question, backend, facts, feedback, attempt, label, changed)
-            reply = store.get(request)
-            if reply is not None:
-                _finished(session, question, request, backend, reply, replayed=request.key in session.budget.keys)
-                return reply, request
-            return _call(session, question, store, backend, request, fitted), request
+            fitted = _fitted(session, backend, turn)
+            sent = _request(turn, fitted)
+            store.remember(turn.key, sent)
+            if answered := store.get(sent):
+                _finished(session, question, sent, backend, answered, replayed=sent.key in session.budget.keys)
+                return answered, sent
+            return _call(session, question, store, backend, sent, fitted), sent
         except NoVerdict as error:
             tries[error.kind] = tries.get(error.kind, 0) + 1
-            if request is not None:
-                _failed(session, question, request, backend, error)
+            if sent is not None:
+                _failed(session, question, sent, backend, error)
             step = after(error, tries[error.kind], provider=backend.provider.name)
             if isinstance(step, GiveUp):
                 raise step.error from error
@@ -97,10 +124,12 @@ def _answer(
                 "seed": changed["seed"] + (step.change == "seed"),
                 "max_tokens": changed["max_tokens"] * (GROWTH if step.change == "max_tokens" else 1),
             }
+            again = f"{label}: {backend.provider.name}: {error.detail}: asking again in {step.seconds:.0f} s"
+            session.run.events.emit(Note(stage=question.stage.name, text=again))
             _wait(session, step.seconds)
 
 
-def _request(
+def _turn(
     session: Session,
     question: Question,
     backend: Backend,
@@ -109,7 +138,7 @@ def _request(
     attempt: int,
     label: str,
     changed: Mapping[str, int],
-) -> tuple[Request, Fitted]:
+) -> Turn:
     variables = {
         **question.sections,
         **question.task,
@@ -118,19 +147,32 @@ def _request(
         "feedback": feedback,
     }
     model = backend.model
-    window = session.backends.window(backend)
-    fitted = fit(render(question.template, variables), window, model.max_tokens * changed["max_tokens"], backend.provider.count)
     step = attempt + question.vary + changed["seed"]
-    request = Request(
+    return Turn(
+        label=label,
+        sections=tuple(render(question.template, variables)),
         model=model.model,
-        messages=messages(fitted.sections),
         temperature=round(min(max(model.temperature, 1.0), model.temperature + RETRY_TEMPERATURE * step), 3),
         seed=model.seed + step,
-        max_tokens=fitted.max_tokens,
-        label=label,
+        max_tokens=model.max_tokens * changed["max_tokens"],
         take=session.run.take(question.stage.name),
     )
-    return request, fitted
+
+
+def _fitted(session: Session, backend: Backend, turn: Turn) -> Fitted:
+    return fit(list(turn.sections), session.backends.window(backend), turn.max_tokens, backend.provider.count)
+
+
+def _request(turn: Turn, fitted: Fitted) -> Request:
+    return Request(
+        model=turn.model,
+        messages=messages(fitted.sections),
+        temperature=turn.temperature,
+        seed=turn.seed,
+        max_tokens=fitted.max_tokens,
+        label=turn.label,
+        take=turn.take,
+    )
 
 
 def _call(session: Session, question: Question, store: CallStore, backend: Backend, request: Request, fitted: Fitted) -> Reply:

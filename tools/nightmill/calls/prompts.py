@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from nightmill.paths import skills_dir, templates_dir
 from nightmill.providers.base import Message
 
-ARTIFACTS = ("mission", "source", "contract", "matrix", "analysis", "schema", "tests", "code")
+ARTIFACTS = ("source", "contract", "mission", "matrix", "analysis", "schema", "tests", "code")
 """Sections that hold artifacts: always defined for a template, "" when a stage does not need them."""
 
 _MARK = "\x1e"

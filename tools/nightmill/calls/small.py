@@ -58,17 +58,23 @@ wrong: fee(-5)
         return cls(tuple(dict.fromkeys(calls))[:MOST_CALLS])
 
 
-def calls_of(
-    ctx: Ctx, sources: Tree, of: str, *, change: str = "", known: Sequence[str] = (), avoid: Sequence[str] = ()
-) -> tuple[str, ...]:
+def calls_of(ctx: Ctx, sources: Tree, of: str, *, change: str = "", avoid: Sequence[str] = (), vary: int = 0) -> tuple[str, ...]:
     """Calls that the stage's model names for a function, or to show a change; from a list that never ended the lines before the cut.
 
-    `avoid`: changes that must not touch their results. Raises BadReply, NoUsableReply.
+    `avoid`: changes that must not touch their results. `vary`: for other calls than an earlier stage got; shown what is known already, a
+    model of 1.5 B writes just that again, so neither the contract nor a list of them is in the prompt. Raises BadReply, NoUsableReply.
     """
     facts = {"pack": ctx.pack, "sources": sources, "of": of}
     try:
         reply: Calls = ctx.ask(
-            Calls, template="calls_item.md.j2", facts=facts, function=of, change=change, known=tuple(known), avoid=tuple(avoid)
+            Calls,
+            template="calls_item.md.j2",
+            sections={"contract": ""},
+            facts=facts,
+            vary=vary,
+            function=of,
+            change=change,
+            avoid=tuple(avoid),
         )
     except NoUsableReply as error:
         whole_lines = str(getattr(error.__cause__, "partial", "")).rpartition("\n")[0]

@@ -29,15 +29,34 @@ _ADAPTER = TypeAdapter(_Record)
 
 
 class CallStore:
-    """`calls/KEY.json` per finished call; `calls/KEY.partial` while its reply streams."""
+    """`calls/KEY.json` per finished call; `calls/KEY.partial` while its reply streams; `asked/TURN` beside it holds the KEY of the call that a
+    question led to, so that a finished one is found again without asking any server how large its window is.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.asked = folder.with_name("asked")
 
     def get(self, request: Request) -> Reply | None:
         """None when it was never finished, or its file cannot be read: it is then asked again."""
+        record = self._record(request.key)
+        return record.reply if record else None
+
+    def recall(self, turn: str) -> tuple[Request, Reply] | None:
+        """The finished call that answered this question, if any."""
         try:
-            return _ADAPTER.validate_json((self.folder / f"{request.key}.json").read_bytes()).reply
+            key = (self.asked / turn).read_text(encoding="ascii")
+        except (FileNotFoundError, UnicodeDecodeError):
+            return None
+        record = self._record(key) if key.isalnum() else None
+        return (record.request, record.reply) if record else None
+
+    def remember(self, turn: str, request: Request) -> None:
+        write_atomic(self.asked / turn, request.key.encode(), 0o600)
+
+    def _record(self, key: str) -> _Record | None:
+        try:
+            return _ADAPTER.validate_json((self.folder / f"{key}.json").read_bytes())
         except (FileNotFoundError, ValidationError):
             return None
 
