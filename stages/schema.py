@@ -100,7 +100,8 @@ def schema(ctx: Ctx) -> None:
             new = {symbol.name for symbol in ctx.pack.symbols(path, reply.files[path])}
             lost = [s.name for s in ctx.pack.symbols(path, data.decode("utf-8", "replace")) if s.public and s.name not in new]
             if lost:
-                ctx.note(f"public in the old {path}, absent from the schema's: {', '.join(lost)}")
+                more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
+                ctx.note(f"public in the old {path}, no more in the schema's: {', '.join(lost[:5])}{more}")
 
 
 def _as_before(ctx: Ctx) -> dict[str, bytes]:

@@ -120,10 +120,10 @@ def _observed(ctx: Ctx, known: tuple[Clause, ...]) -> tuple[Row, ...]:
     made: dict[str, Row] = {}
     for clause in sorted(known, key=lambda c: not c.changed):
         for call in calls[clause]:
-            result = _believed(ctx, clause, call, seen.results.get(call, ""), sources) if clause.changed else seen.results.get(call)
-            if result and call not in made:
-                made[call] = Row("", clause.id, call, result)
-            elif not result:
+            row = None if call in made else _row(ctx, clause, changed, call, seen.results.get(call, ""), sources)
+            if row:
+                made[call] = row
+            elif call not in made:
                 ctx.note(f"no row for {clause.id}, {call}: no exact result")
     for clause in known:
         own = [row for row in made.values() if row.clause == clause.id]
@@ -135,15 +135,28 @@ def _observed(ctx: Ctx, known: tuple[Clause, ...]) -> tuple[Row, ...]:
     return tuple(replace(row, id=f"T{number}") for number, row in enumerate(ordered, 1))
 
 
+def _row(ctx: Ctx, clause: Clause, changed: Sequence[Clause], call: str, before: str, sources: dict[str, bytes]) -> Row | None:
+    """A call's row. Where a change names the called function, the model is asked whether it changes this result; else it stays as seen."""
+    for other in [clause] if clause.changed else _touching(call, changed):
+        result = _believed(ctx, other, call, before, sources)
+        if clause.changed or result != before:
+            return Row("", other.id, call, result) if result else None
+    return Row("", clause.id, call, before) if before else None
+
+
+def _touching(call: str, changed: Sequence[Clause]) -> list[Clause]:
+    """The changes that name a function which the call calls."""
+    return [clause for clause in changed if any(re.search(rf"\b{re.escape(name)}\b", clause.text) for name in re.findall(r"(\w+)\(", call))]
+
+
 def _calls(ctx: Ctx, clause: Clause, changed: Sequence[Clause], sources: dict[str, bytes]) -> tuple[str, ...]:
     """Calls that a clause's own text holds, and those that the model adds."""
     names = [symbol.name for symbol in public(ctx) if symbol.kind == "function"]
     of = next((name for name in names if re.match(rf"{re.escape(name)}\b", clause.text)), "")
     told = () if clause.changed else _told(ctx, clause, sources)
-    avoid = [other.text for other in changed if of and re.search(rf"\b{re.escape(of)}\b", other.text)]
+    change, avoid, vary = (clause.text, [], 0) if clause.changed else ("", [other.text for other in _touching(f"{of}(", changed)], 1)
     try:
-        change, vary = (clause.text, 0) if clause.changed else ("", 1)
-        more = calls_of(ctx, sources, of, change=change, avoid=() if clause.changed else avoid, vary=vary)
+        more = calls_of(ctx, sources, of, change=change, avoid=avoid, vary=vary)
     except (BadReply, NoUsableReply) as error:
         ctx.note(f"no further calls for {clause.id}: {error}")
         return told
@@ -158,7 +171,7 @@ def _told(ctx: Ctx, clause: Clause, sources: dict[str, bytes]) -> tuple[str, ...
 
 def _believed(ctx: Ctx, clause: Clause, call: str, before: str, sources: dict[str, bytes]) -> str:
     """What the model says of a changed result; "" when it says nothing exact."""
-    facts = {"pack": ctx.pack, "sources": sources, "call": call}
+    facts = {"pack": ctx.pack, "sources": sources, "call": call, "before": before, "clause": clause.text}
     try:
         reply: Result = ctx.ask(
             Result, template="result_item.md.j2", facts=facts, clause=f"{clause.id} (changed): {clause.text}", call=call, before=before

@@ -122,11 +122,18 @@ def test_only_calls_of_the_function_in_question_count_and_only_the_first_ones() 
 
 
 def test_a_result_is_taken_only_when_a_test_can_compare_with_it() -> None:
-    facts = {**FACTS, "call": "net(1)"}
+    facts = {**FACTS, "call": "net(1)", "before": "raises ValueError 'x'", "clause": "net(1) is 0"}
     assert Result.parse("The new version returns 0", facts).value == "0"
     assert Result.parse("```\nraises ValueError 'negative: -1'\n```", facts).value == "raises ValueError 'negative: -1'"
     with pytest.raises(BadReply, match="no exact result"):
         Result.parse("a small number", facts)
+
+
+def test_a_change_that_speaks_of_no_error_cannot_turn_a_value_into_one() -> None:
+    facts = {**FACTS, "call": "net(1)", "before": "0", "clause": "net(1) skips the tax"}
+    with pytest.raises(BadReply, match="speaks of no error"):
+        Result.parse("raises ValueError 'no tax'", facts)
+    assert Result.parse("raises ValueError 'no tax'", {**facts, "clause": "net refuses 1"}).value == "raises ValueError 'no tax'"
 
 
 def test_a_change_is_only_what_the_mission_says_word_by_word() -> None:
@@ -141,7 +148,7 @@ def test_a_change_is_only_what_the_mission_says_word_by_word() -> None:
 def test_no_text_breaks_the_readers(text: str) -> None:
     for reply, more in (
         (Calls, {}),
-        (Result, {"call": "net(1)"}),
+        (Result, {"call": "net(1)", "before": "", "clause": ""}),
         (Changes, {"mission": "a"}),
         (OneFunction, {"text": "def net(a): pass", "name": "net"}),
     ):

@@ -155,7 +155,7 @@ def test_an_unreadable_analysis_costs_only_itself():
 def test_a_public_name_that_the_schema_dropped_is_noted():
     done = Scripted(schema, ["shop/till.py\n```python\ndef gross() -> int:\n    raise NotImplementedError\n```\n"]).run()
     assert set(done.made) == {"shop/till.py"}
-    assert done.notes == ["public in the old shop/till.py, absent from the schema's: LIMIT, net"]
+    assert done.notes == ["public in the old shop/till.py, no more in the schema's: LIMIT, net"]
 
 
 STUBS = {"a.py": b"def f():\n    raise NotImplementedError\n", "b.py": b"def g():\n    raise NotImplementedError\n"}

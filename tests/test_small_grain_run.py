@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from runs import NIGHTMILL, Ran
+from runs import NIGHTMILL, Ran, events_of
 from runs import run as run_command
 from small_runs import small_run
 
@@ -44,6 +44,9 @@ REPLIES = {
     "test_matrix.2": "I think these are good:\n```python\nlabel(5)  # -> 0.05\nlabel(time.time())\n```\n",
     "test_matrix.3": "edge: net(0)\n",
     "test_matrix.4": "1\n",
+    "test_matrix.5": "100\n",
+    "test_matrix.6": "raises ValueError 'negative: -5'\n",
+    "test_matrix.7": "200\n",
     "analysis": "NONE\n",
     "implement-till-py.1": NET % "",
     "implement-till-py.2": LABEL,
@@ -81,12 +84,21 @@ def test_a_small_model_is_asked_for_calls_and_functions_and_the_old_program_give
     assert run(root).asked == []
 
 
+UNCHANGED = {"3": "usual: net(476)", "4": "400", "5": "100", "6": "0", "7": "raises ValueError 'negative: -5'", "8": "200"}
+
+
 def test_a_change_that_no_test_shows_is_told_and_never_counts_as_shown(tmp_path: Path) -> None:
-    root = small(
-        tmp_path / "r", REPLIES | {"test_matrix.3": "usual: net(476)\n", "test_matrix.4": "400\n", "implement-till-py.1": NET % ""}
-    )
+    root = small(tmp_path / "r", REPLIES | {f"test_matrix.{n}": text for n, text in UNCHANGED.items()})
     assert run(root).code == 0
     assert "no test shows the change" in (root / "deviations.md").read_text()
+
+
+def test_a_call_whose_result_the_change_touches_becomes_a_row_of_the_change(tmp_path: Path) -> None:
+    root = small(tmp_path / "r", REPLIES | {f"test_matrix.{n}": text for n, text in (UNCHANGED | {"6": "1"}).items()})
+    run(root, "test_matrix")
+    matrix = (root / "test_matrix.md").read_text()
+    assert "C3 | net(0) | 1" in matrix and "C1 | net(0)" not in matrix
+    assert "no test shows the change" not in "".join(e.text for e in events_of(root) if e.kind == "finding")
 
 
 def test_a_small_model_that_never_writes_the_change_ends_honestly_red(tmp_path: Path) -> None:
@@ -101,11 +113,9 @@ def test_a_small_model_that_never_writes_the_change_ends_honestly_red(tmp_path: 
 
 
 def test_where_the_old_program_cannot_run_the_rows_are_believed_and_that_is_told(tmp_path: Path) -> None:
-    believed = {
-        "test_matrix.4": "Nothing to see.",
-        "test_matrix": "T1 | C1 | net(119) | 100\nT2 | C2 | label(5) | '0.05'\nT3 | C3 | net(0) | 1\n",
-    }
-    root = small(tmp_path / "r", REPLIES | believed, till="import nowhere\n" + TILL)
-    run(root, "tests")
-    told = [e.text for e in run(root, "tests").events if e.kind in ("note", "finding")] + [(root / "test_matrix.md").read_text()]
-    assert "T1 | C1 | net(119) | 100" in told[-1]
+    believed = "T1 | C1 | net(119) | 100\nT2 | C2 | label(5) | '0.05'\nT3 | C3 | net(0) | 1\n"
+    root = small(tmp_path / "r", REPLIES | {"test_matrix.4": believed}, till="import nowhere\n" + TILL)
+    run(root, "test_matrix")
+    told = [e.text for e in events_of(root) if e.kind in ("note", "finding")]
+    assert "T1 | C1 | net(119) | 100" in (root / "test_matrix.md").read_text()
+    assert any("could not be observed" in text and "nowhere" in text for text in told)

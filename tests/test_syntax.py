@@ -48,5 +48,5 @@ def test_two_threads_can_parse_at_once() -> None:
 
 
 def test_nothing_else_in_this_process_parses_python() -> None:
-    direct = [p.name for p in ENGINE.rglob("*.py") if re.search(r"\bast\.parse\(", p.read_text(encoding="utf-8")) and "example" not in p.parts]
-    assert direct == ["syntax.py"]
+    ours = [p for p in ENGINE.rglob("*.py") if "example" not in p.parts]
+    assert [p.name for p in ours if re.search(r"\bast\.parse\(", p.read_text(encoding="utf-8"))] == ["syntax.py"]

@@ -39,7 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments and arguments[0] in DOIT_VERBS:
             from nightmill.graph.verbs import doit
 
-            return doit(arguments)
+            wants_help = arguments[0] != "help" and {"-h", "--help"} & set(arguments)
+            return doit(["help", arguments[0]] if wants_help else arguments)
         options = parser().parse_args(arguments)
         with machine_trouble():
             code: int = options.action(options)
@@ -83,20 +84,40 @@ def parser() -> argparse.ArgumentParser:
     _answering(demo)
     demo.set_defaults(action=_demo)
 
-    why = verbs.add_parser("why", help="what is not up to date, and which facts differ: old → new")
+    why = verbs.add_parser(
+        "why",
+        help="what is not up to date, and which facts differ: old → new",
+        description="For each stage that is not as it was made: its state and why. stale: it will be made again; kept: you edited"
+        " its file; held: you edited its file and what it is made from changed since, so it waits for keep, redo or merge."
+        " The closing reports follow.",
+    )
     why.add_argument("stages", nargs="*", metavar="STAGE")
     why.set_defaults(action=_why)
 
-    for verb, text in (
-        ("keep", "a held stage: my text is right"),
-        ("redo", "set a stage's text aside and ask afresh"),
-        ("merge", "a held stage: remake it and merge the result into my text"),
+    for verb, text, more in (
+        (
+            "keep",
+            "a held stage: my text is right",
+            "Records that your text fits its inputs as they are now; what depends on it is made from it.",
+        ),
+        (
+            "redo",
+            "set a stage's text aside and ask afresh",
+            "What lies there is kept under .nightmill/objects; the next doit asks the model anew.",
+        ),
+        (
+            "merge",
+            "a held stage: remake it and merge the result into my text",
+            "Asks the model now, and joins its text with yours over the last one that nightmill made. Where both changed the same lines,"
+            " your text stays and NAME.proposed holds both.",
+        ),
     ):
-        sub = verbs.add_parser(verb, help=text)
-        sub.add_argument("stage", metavar="STAGE")
+        sub = verbs.add_parser(verb, help=text, description=more)
+        sub.add_argument("stage", metavar="STAGE", help="a stage's name, or its file")
         sub.set_defaults(action=_settle, verb=verb)
 
-    verbs.add_parser("status", help="every stage, the last run, what it cost, what is open").set_defaults(action=_status)
+    status = "every stage, the last run, what it cost, what is open"
+    verbs.add_parser("status", help=status, description=f"Prints {status}.").set_defaults(action=_status)
     return top
 
 
@@ -107,13 +128,15 @@ def _answering(sub: argparse.ArgumentParser) -> None:
 
 
 def _new(options: argparse.Namespace) -> int:
-    from nightmill.scaffold import DEFAULT_URL, Answering, new_run, run_path, source_for
+    from nightmill.scaffold import DEFAULT_URL, Answering, command, new_run, run_path, source_for
 
+    if options.provider and not options.provider.startswith(("http://", "https://")):
+        raise UsageError(f"--provider {options.provider}: give a URL such as {DEFAULT_URL}")
     root = run_path(options.name, working_directory())
     answering = Answering(options.provider or DEFAULT_URL, options.model or "default", context=options.context)
     new_run(root, source_for(root, options.source), answering)
     _say(f"{root}\n  1. write mission.md: what the new version must do, keep and change\n  2. look through run.yaml")
-    _say(f"  3. cd {shlex.quote(str(root))} && doit")
+    _say(f"  3. cd {shlex.quote(str(root))} && {command('doit')}")
     return 0
 
 
@@ -130,7 +153,7 @@ def _demo(options: argparse.Namespace) -> int:
     _say(opening(root, scripted=not real))
     os.chdir(root)
     code = doit(["run"], talkative=True)
-    _say(closing(root, code))
+    _say(closing(root, code, scripted=not real))
     return code
 
 

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from nightmill.errors import machine_trouble
-from nightmill.scaffold import Answering, new_run
+from nightmill.scaffold import Answering, command, new_run
 
 EXAMPLE = Path(__file__).parent / "example"
 
@@ -33,10 +33,12 @@ def opening(root: Path, scripted: bool) -> str:
     )
 
 
-def closing(root: Path, code: int) -> str:
+def closing(root: Path, code: int, *, scripted: bool) -> str:
     """Where the results are, and what to try next."""
+    doit, nightmill = command("doit"), command("nightmill")
     if code:
-        return f"The run ended with exit {code}. See {root}/deviations.md and `nightmill status`; `doit` in that directory goes on."
+        return f"The run ended with exit {code}. See {root}/deviations.md and `{nightmill} status`; `{doit}` in that directory goes on."
+    reword = "reword a clause in contract.md" + (" (the scripted model cannot answer for a new one)" if scripted else "")
     return "\n".join(
         [
             "",
@@ -46,9 +48,11 @@ def closing(root: Path, code: int) -> str:
             "  report.html     the whole run as a page",
             "",
             "Try next, in that directory:",
-            "  doit                       nothing to do: every stage is up to date",
-            "  edit contract.md, then     nightmill why     which stages are stale, and because of what",
-            "                             doit              only those run again; your edit is kept",
-            "  nightmill --help           the other commands",
+            f"  {doit}",
+            "      nothing to do: every stage is up to date",
+            f"  {reword}, then {nightmill} why",
+            "      which stages are stale, and because of what",
+            f"  {doit}",
+            "      makes those again and keeps your edit",
         ]
     )

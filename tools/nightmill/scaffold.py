@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +27,11 @@ class Answering:
     model: str = "default"
     replies: str = ""
     context: int | None = None
+
+
+def command(name: str) -> str:
+    """How a person can call one of our commands from where they are: its name if that is on PATH, else its path."""
+    return name if shutil.which(name) else shlex.quote(str(Path(sys.executable).with_name(name)))
 
 
 def run_path(name: str, base: Path) -> Path:

@@ -13,10 +13,12 @@ _WITH_WHY = ("stale", "held", "kept", "failed", "waiting", "blocked", "running")
 def status_lines(summary: Summary, stages: Sequence[StageLine]) -> list[str]:
     """One line a stage, then how the last invocation ended, the verdict on V2, what it cost and what is open. No colours, safe to print."""
     name = max((len(s.name) for s in stages), default=0)
+    ended = {s.stage: s.reason for run in summary.invocations for s in run.stages}
     lines = []
     for stage in stages:
         state = summary.stages.get(stage.name, stage.state) if stage.state == "stale" else stage.state
-        text = one_line(stage.why if stage.state in _WITH_WHY and stage.why else stage.doc)
+        why = ended.get(stage.name) if state != stage.state else stage.why
+        text = one_line(why if stage.state in _WITH_WHY and why else stage.doc)
         lines.append(f"{stage.name:<{name}}  {state:<7}  {text}".rstrip())
     return [*lines, "", *_footer(summary)] if lines else _footer(summary)
 

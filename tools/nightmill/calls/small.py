@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MOST_CALLS = 6
 """Calls taken from one reply. Small models go on and on; the first ones are the considered ones."""
 _PROMPT = re.compile(r"^(?:>>>|\$|assert\b|print(?=\())\s*")
+_ERRORS = re.compile(r"rais|error|exception|refus|reject|fail|invalid|not allowed|forbid", re.I)
 _LABEL = re.compile(r"^[*_]*[A-Za-z][\w ,'-]{0,30}[*_]*:[*_]*\s+(?=\S)")
 _RESULT = re.compile(r"\s+(?:==|->|=>|→|=|#|returns\b|raises\b|gives\b|is\b|\|)(?:\s|$)")
 
@@ -96,7 +97,7 @@ def _candidates(line: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Result(ReplyFormat):
-    """The result of one call. facts["pack"], facts["sources"], facts["call"]."""
+    """The result of one call. facts["pack"], facts["sources"], facts["call"], facts["before"] (its old result), facts["clause"]."""
 
     value: str
 
@@ -113,8 +114,13 @@ raises ValueError 'negative time: -5'
         pack: LanguagePack = facts["pack"]
         for line in plain.lines(text):
             value = plain.undecorated(re.sub(r"^.*?(?:==|->|=>|returns?:?)\s+", "", line.strip(), count=1))
-            if value and pack.test_of("T1", facts["call"], value, facts["sources"]):
-                return cls(value)
+            if not value or not pack.test_of("T1", facts["call"], value, facts["sources"]):
+                continue
+            if value.startswith("raises") and not facts["before"].startswith("raises") and not _ERRORS.search(facts["clause"]):
+                raise BadReply(
+                    "The old program gives a value here, and the clause speaks of no error. Write the value that the call gives now."
+                )
+            return cls(value)
         raise BadReply("Your reply has no exact result. Write one line: a literal such as 150 or 'text', or `raises ValueError 'text'`.")
 
 

@@ -29,8 +29,9 @@ _ADAPTER = TypeAdapter(_Record)
 
 
 class CallStore:
-    """`calls/KEY.json` per finished call; `calls/KEY.partial` while its reply streams; `asked/TURN` beside it holds the KEY of the call that a
-    question led to, so that a finished one is found again without asking any server how large its window is.
+    """`calls/KEY.json` per finished call; `calls/KEY.partial` while its reply streams.
+
+    `asked/TURN` beside it holds the KEY that a question led to: a finished call is found again without asking a server for its window.
     """
 
     def __init__(self, folder: Path) -> None:

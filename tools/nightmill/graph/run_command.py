@@ -60,6 +60,7 @@ class Run(OneLine, DoitRun):  # type: ignore[misc]  # doit has no type hints
             _require_known(stages, args)
             sweep(session.run.root)
             preflight(session, stages)
+            session.talkative |= "verbosity" in params._non_default_keys and (params["verbosity"] or 0) > 0
             session.open_console()
             try:
                 return self._work(session, params, args)
@@ -91,10 +92,13 @@ class Run(OneLine, DoitRun):  # type: ignore[misc]  # doit has no type hints
     def _passes(self, session: Session, params: Any, args: list[str]) -> None:
         self._plan_first(session, params, args)
         stages = stages_of(session)
-        if not self.codes and not session.stopping():
-            _require_known(stages, args, of_plan=True)
-            note_plan_problems(session)
-            self._pass(session, params, args or [s.name for s in stages if not s.closing])
+        if not session.stopping():
+            if not self.codes:
+                _require_known(stages, args, of_plan=True)
+                note_plan_problems(session)
+                self._pass(session, params, args or [s.name for s in stages if not s.closing])
+            elif not args:
+                self._pass(session, params, _beside_the_plan(stages))
         if not args and not session.stopping():
             self._pass(session, params, [s.name for s in stages if s.closing])
 
@@ -167,6 +171,12 @@ def _require_known(stages: Sequence[Stage], args: Sequence[str], *, of_plan: boo
         unplanned = not of_plan and (":" in name or "*" in name)
         if not unplanned and not (fnmatch.filter(names, name) if "*" in name else name in names):
             raise UsageError(f"no stage or file {name} in this run: doit list shows the stages")
+
+
+def _beside_the_plan(stages: Sequence[Stage]) -> list[str]:
+    """What can go on when the plan could not be brought up to date: the stages before it, and those that have nothing to do with it."""
+    behind = {s.name for s in stages if any(p.plans for p in _closure(stages, [s]))}
+    return [s.name for s in stages if not s.closing and s.name not in behind]
 
 
 def _reaches(stages: Sequence[Stage], planners: Sequence[Stage], args: Sequence[str]) -> bool:

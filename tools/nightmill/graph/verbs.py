@@ -102,7 +102,7 @@ def _merged(session: Session, stage: Stage, made: dict[str, bytes]) -> tuple[dic
         mine = (run.root / path).read_bytes() if (run.root / path).is_file() else None
         base = run.objects.get(bases[path]) if path in bases else None
         theirs = made.get(path)
-        if mine == base or mine == theirs:
+        if mine in (base, theirs):
             merged[path] = theirs
         elif theirs == base:
             merged[path] = mine
