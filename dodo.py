@@ -24,6 +24,7 @@ from stages.reviews import formal_review, ip_review, production_review
 from stages.schema import schema
 from stages.test_matrix import test_matrix
 from stages.tests import tests
+from stages.verify import verify
 
 from nightmill.errors import ConfigError
 from nightmill.graph.pipeline import Pipeline, Rounds, Waves, expand
@@ -41,7 +42,8 @@ REWRITE: Pipeline = (
     proof,  # → proof.json, which tests prove something; again after every edit of a test
     plan,  # → plan.md, milestones; from here the graph is read from it
     Waves(implement, merge_wave),  # every milestone of a wave at once, then one tree
-    integrate,  # the whole against the locked tests → v2/, gate.md
+    integrate,  # the whole, mended against the locked tests → v2/
+    verify,  # v2 as it lies there, against the locked tests → gate.md; nothing else says done
     production_review,  # the final panel; it comments
     formal_review,
     ip_review,

@@ -51,7 +51,7 @@ Example:
     @classmethod
     def parse(cls, text: str, facts: Mapping[str, Any]) -> Self:
         own = cls.own_words(text, facts)
-        claims = tuple(Claim(item, _places(item)) for item in plain.items(plain.lines(own)))
+        claims = tuple(Claim(item, _places(item)) for item in dict.fromkeys(plain.items(plain.lines(own))))
         if claims and not any(claim.places for claim in claims):
             raise BadReply("No claim names its place. End each bullet with the file and line that show it, for example (name.py:12).")
         if not claims and not any(plain.undecorated(line).strip(".") == "NONE" for line in plain.lines(own)):

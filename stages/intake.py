@@ -16,7 +16,10 @@ SYMBOLS_SHOWN = 40
 @stage(makes=["source.md", "source.lock"], config=["language"], outside=True)
 def intake(ctx: Ctx) -> None:
     """Take a snapshot of the source tree and map its files and symbols."""
-    files = {rel: (ctx.session.source_root / rel).read_bytes() for rel in sorted(ctx.session.source_files)}
+    try:
+        files = {rel: (ctx.session.source_root / rel).read_bytes() for rel in sorted(ctx.session.source_files)}
+    except FileNotFoundError as error:
+        raise ConfigError(f"{error.filename} vanished while the source was read: run doit again when it stands") from error
     if any(ctx.session.run.objects.put(data) != ctx.session.source_files[rel] for rel, data in files.items()):
         raise ConfigError("the source tree is being changed while it is read: run doit again when it stands")
     for reason, paths in ctx.session.source_skipped.items():

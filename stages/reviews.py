@@ -9,7 +9,7 @@ from nightmill.errors import BadReply, NoUsableReply
 from nightmill.graph.context import Ctx
 from nightmill.graph.stage import stage
 
-NEEDS = ["contract.md", "source/", "v2/"]
+NEEDS = ["contract.md", "source/", "v2/", "gate.md"]
 STUB = "VERDICT: APPROVED\n"
 
 

@@ -131,6 +131,9 @@ def _observed(ctx: Ctx, known: tuple[Clause, ...]) -> tuple[Row, ...]:
             ctx.finding("test_engineer", "no test: the model named no call that shows it", clause.id)
         elif clause.changed and all(seen.results.get(row.input) == row.expected for row in own):
             ctx.finding("test_engineer", "every expected result is what the old program gives: no test shows the change", clause.id)
+        if believed := [row for row in own if seen.results.get(row.input) != row.expected]:
+            shown = "; ".join(f"{row.input}: {row.expected}" for row in believed)
+            ctx.finding("test_engineer", f"the model says what the change gives, nobody has seen it: {shown}", clause.id)
     ordered = [row for clause in known for row in made.values() if row.clause == clause.id]
     return tuple(replace(row, id=f"T{number}") for number, row in enumerate(ordered, 1))
 

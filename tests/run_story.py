@@ -113,9 +113,9 @@ def story() -> list[Event]:
         EditRefused(at=t + 3628, stage="implement:ledger", attempt=2, reasons=("SEARCH block 1 matches two places in ledger.py",)),
         attempt(t + 3628, "implement:ledger", 2, "refused", 0, charged=True),
         StageFinished(at=t + 3630, stage="implement:ledger", status="made", seconds=28),
-        StageStarted(at=t + 3630, stage="integrate", why="v2/ changed"),
-        GateRan(at=t + 3640, stage="integrate", attempt=0, record=green),
-        StageFinished(at=t + 3640, stage="integrate", status="made", seconds=10),
+        StageStarted(at=t + 3630, stage="verify", why="v2/ changed"),
+        GateRan(at=t + 3640, stage="verify", attempt=0, record=green),
+        StageFinished(at=t + 3640, stage="verify", status="made", seconds=10),
         StageFinished(
             at=t + 3641,
             stage="ip_review",

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from fake_server import FakeServer, Say, closed_port, error, html
+from nightmill.run.atomic import write_atomic
 from runs import DOIT, NIGHTMILL, Ran, environment, events_of, run
 
 SECRET_KEY = "NIGHTMILL_TEST_KEY_THAT_NOBODY_SETS"
@@ -453,3 +454,9 @@ def test_new_leaves_another_doit_project_alone(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     (tmp_path / "doit.cfg").write_text("[GLOBAL]\n")
     refused(run(tmp_path, "new", ".", "--source", "old", command=NIGHTMILL), 3, "holds a doit.cfg already")
+
+
+def test_a_file_with_the_longest_possible_name_can_be_made(tmp_path: Path) -> None:
+    path = tmp_path / ("木" * 85)
+    write_atomic(path, b"x")
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]

@@ -8,28 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from nightmill import demo
 from runs import NIGHTMILL, Ran, events_of, product, run
 
 DOWNSTREAM_OF_CONTRACT = {
     *("contract", "test_matrix", "analysis", "schema", "tests", "plan", "integrate"),
     *("production_review", "formal_review", "ip_review"),
 }
-
-
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One finished demo; tests copy it."""
-    root = demo.prepare(tmp_path_factory.mktemp("demo"), None)
-    done = run(root)
-    assert done.code == 0, done.out + done.err
-    return root
-
-
-@pytest.fixture
-def finished_run(finished: Path, tmp_path: Path) -> Path:
-    """A copy of it in another place: nothing in a run may depend on where it lies."""
-    return Path(shutil.copytree(finished, tmp_path / "copy", symlinks=True))
 
 
 def edit(path: Path, change: Callable[[str], str]) -> None:
@@ -44,7 +28,7 @@ def implementations(stages: list[str]) -> set[str]:
 
 def test_the_demo_ends_green_after_one_patch_with_one_rejection_noted(finished: Path) -> None:
     events = events_of(finished)
-    gate = [e for e in events if e.kind == "gate_ran" and e.stage == "integrate"][-1]
+    gate = [e for e in events if e.kind == "gate_ran" and e.stage == "verify"][-1]
     assert gate.record.verdict == "green"
     outcomes = {}
     for e in events:
@@ -135,6 +119,17 @@ def test_an_edited_acceptance_test_is_kept_and_gates_again(finished_run: Path) -
     check_kept(finished_run, path.relative_to(finished_run).as_posix(), done)
     assert implementations(done.started) == {f"implement:{p.name}" for p in (finished_run / "milestones").iterdir()}
     assert "integrate" in done.started and not {"contract", "schema", "tests", "plan"} & set(done.started)
+
+
+def test_a_hand_edit_of_v2_is_judged_by_the_tests_like_anything_else(finished_run: Path) -> None:
+    path = next((finished_run / "v2").rglob("money.py"))
+    edit(path, lambda t: t + "\n# edited by hand\n")
+    check_kept(finished_run, path.relative_to(finished_run).as_posix(), run(finished_run))
+    edit(path, lambda t: t + "\ndef broken(:\n")
+    done = run(finished_run)
+    assert done.code == 76 and "v2 is not proven" in done.out + done.err
+    assert "Verdict: red" in (finished_run / "gate.md").read_text()
+    assert "edited by hand" in path.read_text()
 
 
 def test_an_edit_whose_inputs_change_is_held_until_the_person_decides(finished_run: Path) -> None:

@@ -262,6 +262,15 @@ def test_clean_removes_nothing(finished_run: Path) -> None:
     assert sorted(p for p in finished_run.rglob("*") if p.is_file()) == before
 
 
+def test_leftovers_of_a_killed_run_are_swept_and_a_persons_files_are_not(finished_run: Path) -> None:
+    ours = [finished_run / f".summary.json.{'0a' * 6}.tmp", finished_run / "v2" / f".x.py.{'0a' * 6}.old.tmp"]
+    theirs = [finished_run / "v1" / ".notes.tmp", finished_run / "draft.tmp"]
+    for path in (*ours, *theirs):
+        path.write_text("x")
+    run(finished_run)
+    assert not any(path.exists() for path in ours) and all(path.exists() for path in theirs)
+
+
 def test_many_workers_end_as_one(demo_run: Path) -> None:
     assert run(demo_run, "-n", "99", "contract").code == 0
     assert run(demo_run, "-n", "0", "contract").started == []

@@ -191,6 +191,10 @@ def test_a_broken_row_is_named(text, rule):
 # -- analysis ---------------------------------------------------------------------------------------
 
 
+def test_a_claim_that_is_written_again_and_again_is_one_claim():
+    assert len(Analysis.parse("- Sorted once (a.py:3)\n- Sorted once (a.py:3)\n- Sorted once (a.py:3)\n", {}).claims) == 1
+
+
 def test_claims_keep_all_their_places():
     claims = Analysis.parse("- **Sorted** once (a/b.py:3-5), relied on in (`c.py:7`)\n- no place\n\nThat's it.", {}).claims
     assert [claim.places for claim in claims] == [(Place("a/b.py", 3, 5), Place("c.py", 7, 7)), ()]

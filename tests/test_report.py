@@ -117,7 +117,7 @@ def test_no_text_of_a_model_becomes_markup(parts: list[str]) -> None:
         RunStarted(at=1, pid=1, version="0", command=evil),
         StageStarted(at=1, stage=evil, why=evil),
         Finding(at=1, stage="s", source=evil, text=evil, where=evil),
-        GateRan(at=1, stage="integrate", attempt=0, record=record("red", outcome("test_t1_" + evil, "failed"), reason=evil)),
+        GateRan(at=1, stage="verify", attempt=0, record=record("red", outcome("test_t1_" + evil, "failed"), reason=evil)),
     ]
     summary = summarize(events, contract={"C1": evil}, matrix={"T1": "C1"})
     diff = diff_trees({"a": b""}, {"a": evil.encode(), evil: b"x\n"})

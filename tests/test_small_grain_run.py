@@ -80,7 +80,9 @@ def test_a_small_model_is_asked_for_calls_and_functions_and_the_old_program_give
         assert cells in matrix
     assert "C1 | net(0)" not in matrix, "the clause that changes a result takes its call from the others"
     assert "if cents == 0" in (root / "v2/till.py").read_text()
-    assert "no new name or parameter was designed" in (root / "deviations.md").read_text()
+    told = (root / "deviations.md").read_text()
+    assert "no new name or parameter was designed" in told
+    assert "nobody has seen it: net(0): 1" in told
     assert run(root).asked == []
 
 

@@ -117,7 +117,7 @@ def test_a_clause_is_not_proven_unless_all_its_tests_pass_and_were_proved(
     tests: list[TestOutcome], proof: dict[str, object] | None, expected: str
 ) -> None:
     summary = summarize(
-        [GateRan(stage="integrate", attempt=0, record=record("green", *tests))], contract={"C1": "x"}, matrix={"T1": "C1"}, proof=proof
+        [GateRan(stage="verify", attempt=0, record=record("green", *tests))], contract={"C1": "x"}, matrix={"T1": "C1"}, proof=proof
     )
     assert open_points(summary)["C1"] == expected
 
@@ -148,23 +148,23 @@ def test_a_milestones_green_gate_is_not_the_verdict_on_the_whole() -> None:
 
 @pytest.mark.parametrize("state", ["stale", "held", "blocked", "waiting"])
 def test_a_gate_that_judged_an_earlier_v2_no_longer_counts(state: str) -> None:
-    summary = told(states={"integrate": state})
+    summary = told(states={"verify": state})
     assert summary.verdict == "not_run"
-    assert f"integrate is {state}: its last gate (green) judged an earlier V2" == open_points(summary)["V2 as a whole"]
+    assert f"verify is {state}: its last gate (green) judged an earlier V2" == open_points(summary)["V2 as a whole"]
     assert all(c.outcome == "not proven" for c in summary.clauses)
 
 
 def test_a_stage_that_failed_after_a_green_gate_is_not_green() -> None:
     events: list[Event] = [
-        GateRan(stage="integrate", attempt=0, record=record()),
-        StageFinished(stage="integrate", status="failed", reason="locked tests changed"),
+        GateRan(stage="verify", attempt=0, record=record()),
+        StageFinished(stage="verify", status="failed", reason="locked tests changed"),
     ]
     summary = summarize(events)
-    assert (summary.verdict, summary.verdict_why) == ("not_run", "integrate failed after its gate: locked tests changed")
+    assert (summary.verdict, summary.verdict_why) == ("not_run", "verify failed after its gate: locked tests changed")
 
 
 def test_running_outside_the_sandbox_and_without_v1_is_said() -> None:
-    events = [GateRan(stage="integrate", attempt=0, record=record(protections=("UNSANDBOXED",)))]
+    events = [GateRan(stage="verify", attempt=0, record=record(protections=("UNSANDBOXED",)))]
     points = open_points(summarize(events, proof={"v1_ran": False}))
     assert "outside the sandbox" in points["isolation"]
     assert "never compared" in points["equivalence to V1"]

@@ -24,7 +24,7 @@ from nightmill.run.events import (
 from nightmill.run.evidence import latest
 from nightmill.timeline import Calls, Fact, Invocation, ModelUse, invocations, usage
 
-WHOLE = "integrate"
+WHOLE = "verify"
 """The stage whose gate judges V2 as a whole."""
 
 

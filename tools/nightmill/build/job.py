@@ -24,7 +24,7 @@ class Job:
     guard: Callable[[str], str | None]
     reviewers: tuple[str, ...] = ()
     final: bool = False
-    """The verdict on the whole: commands run even for a tree that was gated before, and every red test is its own."""
+    """Nobody else will mend anything: every red test is its own."""
     whole: bool = False
     """The seed is an assembled program: it is mended, not written."""
     must_pass: frozenset[str] = frozenset()

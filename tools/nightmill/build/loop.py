@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from nightmill.graph.context import Ctx
 
 Asked = Literal["rewrite", "patch"]
-NOT_THE_CODE = "not the code's fault"
 FAILURES_SHOWN = 6
 """Red tests in one prompt, whole reports; the others are named."""
 
@@ -155,11 +154,10 @@ def _ask(ctx: Ctx, job: Job, state: State, asked: Asked, attempt: int) -> Edits:
 
 def gated(ctx: Ctx, job: Job, tree: Tree, attempt: int) -> GateRecord:
     """Runs the gate and records it. Raises MachineError when machine or sandbox kept it from running."""
-    record = ctx.gate(tree, job.acceptance, fresh=job.final)
+    record = ctx.gate(tree, job.acceptance)
     ctx.emit(GateRan(stage=ctx.stage.name, attempt=attempt, record=record))
-    trouble = next((s.detail for s in record.steps if s.detail.startswith(NOT_THE_CODE)), "")
-    if trouble:
-        raise MachineError(f"the gate could not run, {trouble.splitlines()[0]}")
+    if record.trouble:
+        raise MachineError(f"the gate could not run, {record.trouble}")
     return record
 
 

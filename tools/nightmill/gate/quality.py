@@ -89,7 +89,7 @@ def _trouble() -> Iterator[list[str]]:
     try:
         yield said
     except (MachineError, ConfigError, OSError) as error:
-        said.append(f"not the code's fault: {error}")
+        said.append(f"{NOT_THE_CODE}: {error}")
 
 
 def _not_run(why: str) -> list[StepRecord]:

@@ -6,6 +6,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+NOT_THE_CODE = "not the code's fault"
+"""How the detail of a step begins that machine or sandbox kept from running."""
+
 StepStatus = Literal["passed", "failed", "incomplete", "not_run"]
 Verdict = Literal["green", "red", "incomplete", "not_run"]
 Killed = Literal["wall", "output", "memory", "disk", "stopped"]
@@ -76,6 +79,11 @@ class GateRecord(_Record):
     """Hash of the locked tests that were used, empty when none."""
     protections: tuple[str, ...] = ()
     """Which sandbox protections were in force, e.g. `bubblewrap`, `seccomp`, `no-network`; `UNSANDBOXED` when overridden."""
+
+    @property
+    def trouble(self) -> str:
+        """What of the machine or the sandbox kept a step from running, one line; "" when nothing did."""
+        return next((s.detail.splitlines()[0] for s in self.steps if s.detail.startswith(NOT_THE_CODE)), "")
 
     @property
     def tests(self) -> tuple[TestOutcome, ...]:

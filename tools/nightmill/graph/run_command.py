@@ -53,12 +53,12 @@ class Run(OneLine, DoitRun):  # type: ignore[misc]  # doit has no type hints
         self.report = QuietReporter()
         with hold(session.run.lock), orderly_stop(session.stop):
             session.locked = True
+            sweep(session.run.root)
             stages = stages_of(session)
             if not args and not params["always"] and all(_settled(session, s) for s in stages):
                 _say(f"nothing to do: all {len(stages)} stages are up to date")
                 return 0
             _require_known(stages, args)
-            sweep(session.run.root)
             preflight(session, stages)
             session.talkative |= "verbosity" in params._non_default_keys and (params["verbosity"] or 0) > 0
             session.open_console()

@@ -20,7 +20,7 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o666) -> None:
     """
     with machine_trouble():
         path.parent.mkdir(parents=True, exist_ok=True)
-        temp = path.with_name(f".{path.name[:80]}.{secrets.token_hex(6)}{TEMP_SUFFIX}")
+        temp = path.with_name(f".{path.name[:40]}.{secrets.token_hex(6)}{TEMP_SUFFIX}")
         try:
             _write_synced(temp, data, mode)
             temp.replace(path)

@@ -122,7 +122,7 @@ class Ledger:
         if target.is_file() and file_hash(target) == digest:
             return
         target.parent.mkdir(parents=True, exist_ok=True)
-        old = target.with_name(f".{target.name[:80]}.{secrets.token_hex(6)}.old.tmp")
+        old = target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.old.tmp")
         try:
             os.link(target, old)
         except FileNotFoundError:

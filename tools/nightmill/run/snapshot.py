@@ -61,8 +61,11 @@ def scan(root: Path, *, run: Path | None = None, max_files: int = MAX_FILES, max
         if reason:
             skipped.setdefault(reason, []).append(rel if rel.isprintable() else ascii(rel))
             continue
-        files[rel] = file_hash(root / rel)
-        size += (root / rel).stat().st_size
+        try:
+            files[rel] = file_hash(root / rel)
+            size += (root / rel).stat().st_size
+        except FileNotFoundError:
+            raise ConfigError(f"source: {root} is being changed while it is read: run doit again when it stands") from None
         if size > max_bytes:
             large = f"source: {root} holds more than {max_bytes // 1_000_000} MB of text"
             raise ConfigError(f"{large}: point `source:` at a part of it, or list the rest in a .gitignore")
