@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from nightmill import demo
-from nightmill.graph import session as sessions
-from nightmill.graph.session import Session
 from nightmill.paths import load_dodo
-from nightmill.run.rundir import RunDir
 from runs import run
 
 load_dodo()
@@ -38,19 +33,3 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finished_run(finished: Path, tmp_path: Path) -> Path:
     """A copy of it in another place: nothing in a run may depend on where it lies."""
     return Path(shutil.copytree(finished, tmp_path / "copy", symlinks=True))
-
-
-@pytest.fixture
-def open_run() -> Iterator[Callable[[Path], Session]]:
-    """Opens a run directory as the commands do; the working directory is restored afterwards."""
-    before = Path.cwd()
-
-    def opened(root: Path) -> Session:
-        os.chdir(root)
-        session = Session(RunDir(root))
-        sessions.set_current(session)
-        return session
-
-    yield opened
-    sessions.set_current(None)
-    os.chdir(before)

@@ -125,11 +125,12 @@ def test_a_hand_edit_of_v2_is_judged_by_the_tests_like_anything_else(finished_ru
     path = next((finished_run / "v2").rglob("money.py"))
     edit(path, lambda t: t + "\n# edited by hand\n")
     check_kept(finished_run, path.relative_to(finished_run).as_posix(), run(finished_run))
-    edit(path, lambda t: t + "\ndef broken(:\n")
-    done = run(finished_run)
-    assert done.code == 76 and "v2 is not proven" in done.out + done.err
-    assert "Verdict: red" in (finished_run / "gate.md").read_text()
-    assert "edited by hand" in path.read_text()
+    for broken in ("\ndef broken(:\n", "\nraise SystemExit\n"):
+        edit(path, lambda t, broken=broken: t.partition("# edited by hand")[0] + "# edited by hand" + broken)
+        done = run(finished_run)
+        assert done.code == 76 and "v2 is not proven" in done.out + done.err
+        assert "Verdict: green" not in (finished_run / "gate.md").read_text()
+        assert "edited by hand" in path.read_text()
 
 
 def test_an_edit_whose_inputs_change_is_held_until_the_person_decides(finished_run: Path) -> None:

@@ -170,14 +170,6 @@ def test_an_input_edited_while_a_stage_runs_is_read_again(demo_run: Path) -> Non
     assert run(demo_run, "why", "contract:1", command=NIGHTMILL).out == "contract:1: fresh\n"
 
 
-def test_a_hand_edited_v2_is_kept_and_no_longer_called_proven(finished_run: Path) -> None:
-    path = finished_run / "v2/tearoom/money.py"
-    path.write_text("raise SystemExit\n")
-    assert run(finished_run).code == 0
-    assert path.read_text() == "raise SystemExit\n"
-    assert "not run" in run(finished_run, "status", command=NIGHTMILL).out.split("v2  ")[1].splitlines()[0]
-
-
 def test_merge_leaves_a_conflict_for_the_person_to_settle(finished_run: Path) -> None:
     text = (finished_run / "analysis.md").read_text()
     first = next(line for line in text.splitlines() if line.startswith("- "))

@@ -36,6 +36,13 @@ def label(cents: int) -> str:
     return f'{whole}.{part:02d}'
 ```
 """
+
+
+def twice(first: int, *results: str) -> dict[str, str]:
+    """Replies for results, each of which is asked for two times, from the reply number `first` on."""
+    return {f"test_matrix.{first + 2 * n + again}": result for n, result in enumerate(results) for again in (0, 1)}
+
+
 REPLIES = {
     "contract-1.1": "usual: net(119)\nedge: net(0)\nwrong: net(-5)\n",
     "contract-1.2": "usual: label(1250)\nother: label('x')\n",
@@ -43,10 +50,7 @@ REPLIES = {
     "test_matrix.1": "usual: net(238)\nedge: net(0)\n",
     "test_matrix.2": "I think these are good:\n```python\nlabel(5)  # -> 0.05\nlabel(time.time())\n```\n",
     "test_matrix.3": "edge: net(0)\n",
-    "test_matrix.4": "1\n",
-    "test_matrix.5": "100\n",
-    "test_matrix.6": "raises ValueError 'negative: -5'\n",
-    "test_matrix.7": "200\n",
+    **twice(4, "1", "100", "raises ValueError 'negative: -5'", "200"),
     "analysis": "NONE\n",
     "implement-till-py.1": NET % "",
     "implement-till-py.2": LABEL,
@@ -86,21 +90,30 @@ def test_a_small_model_is_asked_for_calls_and_functions_and_the_old_program_give
     assert run(root).asked == []
 
 
-UNCHANGED = {"3": "usual: net(476)", "4": "400", "5": "100", "6": "0", "7": "raises ValueError 'negative: -5'", "8": "200"}
+UNCHANGED = REPLIES | {"test_matrix.3": "usual: net(476)"} | twice(4, "400", "100", "0", "raises ValueError 'negative: -5'", "200")
 
 
 def test_a_change_that_no_test_shows_is_told_and_never_counts_as_shown(tmp_path: Path) -> None:
-    root = small(tmp_path / "r", REPLIES | {f"test_matrix.{n}": text for n, text in UNCHANGED.items()})
+    root = small(tmp_path / "r", UNCHANGED)
     assert run(root).code == 0
     assert "no test shows the change" in (root / "deviations.md").read_text()
 
 
 def test_a_call_whose_result_the_change_touches_becomes_a_row_of_the_change(tmp_path: Path) -> None:
-    root = small(tmp_path / "r", REPLIES | {f"test_matrix.{n}": text for n, text in (UNCHANGED | {"6": "1"}).items()})
+    root = small(tmp_path / "r", UNCHANGED | twice(8, "1"))
     run(root, "test_matrix")
     matrix = (root / "test_matrix.md").read_text()
     assert "C3 | net(0) | 1" in matrix and "C1 | net(0)" not in matrix
     assert "no test shows the change" not in "".join(e.text for e in events_of(root) if e.kind == "finding")
+
+
+def test_a_changed_result_of_which_the_model_is_not_sure_is_no_row(tmp_path: Path) -> None:
+    root = small(tmp_path / "r", REPLIES | {"test_matrix.5": "2"} | twice(10, "raises ValueError 'negative: -5'", "200"))
+    run(root, "test_matrix")
+    assert "net(0)" not in (root / "test_matrix.md").read_text()
+    told = [(e.kind, e.text) for e in events_of(root) if e.kind in ("note", "finding")]
+    assert ("note", "no result of net(0): the model says 1, then 2") in told
+    assert ("finding", "no test: the model named no call that shows it") in told
 
 
 def test_a_small_model_that_never_writes_the_change_ends_honestly_red(tmp_path: Path) -> None:

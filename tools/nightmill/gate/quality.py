@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from nightmill.errors import ConfigError, MachineError
 from nightmill.gate.languages.base import ACCEPTANCE, Bench, LanguagePack, under_acceptance
 from nightmill.gate.limits import Limits, never
-from nightmill.gate.records import Diagnostic, GateRecord, StepRecord
+from nightmill.gate.records import NOT_THE_CODE, Diagnostic, GateRecord, StepRecord
 from nightmill.gate.verdict import decide
 from nightmill.run.trees import Tree, tree_hash
 
