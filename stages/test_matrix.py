@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from nightmill.build.oracle import observe
-from nightmill.build.program import program, public
+from nightmill.build.program import program, public, uses
 from nightmill.calls.numbered import Clause, Row, clauses, rows
 from nightmill.calls.replies import ReplyFormat
 from nightmill.calls.small import Result, asks_small, calls_of
@@ -133,6 +133,7 @@ def _observed(ctx: Ctx, known: tuple[Clause, ...]) -> tuple[Row, ...]:
             ctx.finding("test_engineer", "no test: the model named no call that shows it", clause.id)
         elif clause.changed and all(seen.results.get(row.input) == row.expected for row in own):
             ctx.finding("test_engineer", "every expected result is what the old program gives: no test shows the change", clause.id)
+            made = {call: row for call, row in made.items() if row.clause != clause.id}
         if believed := [row for row in own if seen.results.get(row.input) != row.expected]:
             shown = "; ".join(f"{row.input}: {row.expected}" for row in believed)
             ctx.finding("test_engineer", f"the model says what the change gives, nobody has seen it: {shown}", clause.id)
@@ -142,16 +143,18 @@ def _observed(ctx: Ctx, known: tuple[Clause, ...]) -> tuple[Row, ...]:
 
 def _row(ctx: Ctx, clause: Clause, changed: Sequence[Clause], call: str, before: str, sources: dict[str, bytes]) -> Row | None:
     """A call's row. Where a change names the called function, the model is asked whether it changes this result; else it stays as seen."""
-    for other in [clause] if clause.changed else _touching(call, changed):
+    for other in [clause] if clause.changed else _touching(ctx, call, changed):
         result = _believed(ctx, other, call, before, sources)
         if clause.changed or result != before:
             return Row("", other.id, call, result) if result else None
     return Row("", clause.id, call, before) if before else None
 
 
-def _touching(call: str, changed: Sequence[Clause]) -> list[Clause]:
-    """The changes that name a function which the call calls."""
-    return [clause for clause in changed if any(re.search(rf"\b{re.escape(name)}\b", clause.text) for name in re.findall(r"(\w+)\(", call))]
+def _touching(ctx: Ctx, call: str, changed: Sequence[Clause]) -> list[Clause]:
+    """The changes that name a function which the call reaches, be it through others."""
+    reach = uses(ctx)
+    names = {used for name in re.findall(r"(\w+)\(", call) for used in reach.get(name, {name})}
+    return [clause for clause in changed if names & set(re.findall(r"\w+", clause.text))]
 
 
 def _calls(ctx: Ctx, clause: Clause, changed: Sequence[Clause], sources: dict[str, bytes]) -> tuple[str, ...]:
@@ -159,7 +162,7 @@ def _calls(ctx: Ctx, clause: Clause, changed: Sequence[Clause], sources: dict[st
     names = [symbol.name for symbol in public(ctx) if symbol.kind == "function"]
     of = next((name for name in names if re.match(rf"{re.escape(name)}\b", clause.text)), "")
     told = () if clause.changed else _told(ctx, clause, sources)
-    change, avoid, vary = (clause.text, [], 0) if clause.changed else ("", [other.text for other in _touching(f"{of}(", changed)], 1)
+    change, avoid, vary = (clause.text, [], 0) if clause.changed else ("", [other.text for other in _touching(ctx, f"{of}(", changed)], 1)
     try:
         more = calls_of(ctx, sources, of, change=change, avoid=avoid, vary=vary)
     except (BadReply, NoUsableReply) as error:

@@ -6,6 +6,7 @@ import ast
 import contextlib
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from nightmill.build.milestones import Plan, problems, waves
 from nightmill.build.oracle import observe
+from nightmill.build.program import uses
 from nightmill.calls.fit import fit
 from nightmill.calls.prompts import Section
 from nightmill.calls.small import MOST_CALLS, Calls, Changes, OneFunction, Result
@@ -322,3 +324,13 @@ def test_a_prompt_that_knows_its_answers_length_caps_it_and_does_not_say_so() ->
     assert fitted.max_tokens == 160 and [s.name for s in fitted.sections] == ["rules", "task"]
     assert fit(sections, 8192, 100, lambda text: None).max_tokens == 100
     assert fit(sections[1:], 8192, 4096, lambda text: None).max_tokens == 4096
+
+
+def test_a_change_reaches_the_functions_that_call_the_changed_one_through_others() -> None:
+    source = {
+        "a.py": b"def net(x):\n    return x\n\ndef line(x):\n    return str(net(x))\n",
+        "cli.py": b"from a import line\n\nclass Till:\n    def show(self, x):\n        print(line(x))\n\ndef other():\n    return 1\n",
+        "tests/test_a.py": b"def test_net():\n    pass\n",
+    }
+    reach = uses(SimpleNamespace(pack=PYTHON, source=lambda: source))  # type: ignore[arg-type]
+    assert reach == {"net": {"net"}, "line": {"line", "net"}, "show": {"show", "line", "net"}, "other": {"other"}}

@@ -21,3 +21,18 @@ def program(ctx: Ctx) -> dict[str, bytes]:
 def public(ctx: Ctx) -> list[Symbol]:
     """The public names of all files of the program."""
     return [s for path, data in program(ctx).items() for s in ctx.pack.symbols(path, data.decode("utf-8", "replace")) if s.public]
+
+
+def uses(ctx: Ctx) -> dict[str, set[str]]:
+    """Function → the functions whose names its source names, directly or through others, itself included. In doubt one more."""
+    texts: dict[str, str] = {}
+    for path, data in program(ctx).items():
+        text = data.decode("utf-8", "replace")
+        for symbol in ctx.pack.symbols(path, text):
+            if symbol.kind in ("function", "method"):
+                name = symbol.name.rpartition(".")[2]
+                texts[name] = texts.get(name, "") + ctx.pack.function(path, text, symbol.name)
+    reach = {name: {name} | (set(re.findall(r"\w+", text)) & set(texts)) for name, text in texts.items()}
+    for _ in reach:
+        reach = {name: found.union(*(reach[other] for other in found)) for name, found in reach.items()}
+    return reach
