@@ -225,6 +225,7 @@ def test_a_missing_key_is_told_before_anything_is_asked(demo_run: Path, provider
     ],
     ids=["401", "404", "429", "400", "rubbish", "cut off", "empty"],
 )
+@pytest.mark.slow
 def test_a_server_that_gives_no_usable_answer_ends_the_run_honestly(demo_run: Path, scenario: Say, code: int, said: str) -> None:
     with FakeServer([scenario]) as server:
         ended(run(asking(demo_run, server.url)), code, "contract:1", said)
@@ -279,6 +280,7 @@ BROKEN: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("how", BROKEN)
+@pytest.mark.slow
 def test_a_broken_journal_event_log_or_database_costs_nothing(finished_run: Path, how: str) -> None:
     for name in ("journal.jsonl", "events.jsonl", "doit.db", "lock"):
         path = finished_run / ".nightmill" / name
@@ -353,6 +355,7 @@ def mounted(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("room", ["300k", "450k", "520k"])
+@pytest.mark.slow
 def test_a_full_disk_stops_the_run_and_loses_nothing_that_was_asked(demo_run: Path, tmp_path: Path, room: str) -> None:
     saved = tmp_path / "saved"
     script = (

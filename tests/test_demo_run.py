@@ -155,6 +155,7 @@ def test_redo_sets_the_text_aside_and_asks_afresh(finished_run: Path) -> None:
     assert "edited by hand" not in (finished_run / "analysis.md").read_text()
 
 
+@pytest.mark.slow
 def test_merge_joins_the_edit_and_the_remade_text(finished_run: Path) -> None:
     edit(finished_run / "analysis.md", lambda t: t + "\nedited by hand\n")
     edit(finished_run / "contract.md", lambda t: t + "\nedited by hand\n")

@@ -103,6 +103,7 @@ def test_each_signal_stops_a_call(demo_run: Path, workers: str, number: signal.S
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.slow
 def test_a_signal_stops_a_proof_and_the_stage_did_not_fail(finished_run: Path, workers: str) -> None:
     before = len(events_of(finished_run))
     run(finished_run, "forget", "tests")
@@ -140,6 +141,7 @@ def test_a_second_signal_ends_at_once_and_the_lock_is_free(demo_run: Path) -> No
 # -- edits while a stage runs ------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_file_written_while_its_stage_makes_it_stays_and_the_new_text_lies_beside_it(finished_run: Path) -> None:
     slow_reply(finished_run, "analysis", 3)
     assert run(finished_run, "redo", "analysis", command=NIGHTMILL).code == 0
@@ -158,6 +160,7 @@ def test_a_file_written_while_its_stage_makes_it_stays_and_the_new_text_lies_bes
     assert (finished_run / "analysis.md").read_text() == "- mine (tearoom/money.py:1)\n"
 
 
+@pytest.mark.slow
 def test_an_input_edited_while_a_stage_runs_is_read_again(demo_run: Path) -> None:
     slow_reply(demo_run, "contract:1", 1.5)
     with working(demo_run, "contract:1") as child:
@@ -190,6 +193,7 @@ def test_merge_leaves_a_conflict_for_the_person_to_settle(finished_run: Path) ->
 
 
 @pytest.mark.parametrize("text", ["", "First the money, then the rest.\n", "\x00\x01"])
+@pytest.mark.slow
 def test_a_plan_without_milestones_is_told_with_the_remedy(finished_run: Path, text: str) -> None:
     (finished_run / "plan.md").write_text(text)
     done = run(finished_run, "integrate")
@@ -206,6 +210,7 @@ def test_a_plan_without_milestones_is_told_with_the_remedy(finished_run: Path, t
         ("FILES: tearoom/money.py", "FILES: tearoom/money.py, ../evil.py", "`../evil.py` in FILES is not one path"),
     ],
 )
+@pytest.mark.slow
 def test_what_is_wrong_with_a_plan_written_by_hand_is_found_once(finished_run: Path, old: str, new: str, said: str) -> None:
     path = finished_run / "plan.md"
     path.write_text(path.read_text().replace(old, new, 1))

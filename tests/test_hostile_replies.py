@@ -64,6 +64,7 @@ def test_a_stage_that_needs_its_reply_fails_with_the_broken_rule(finished_run: P
 
 
 @pytest.mark.parametrize("stage", FALLS_BACK)
+@pytest.mark.slow
 def test_a_stage_that_can_do_without_says_what_it_lacked(finished_run: Path, stage: str) -> None:
     done = asked_again(finished_run, stage, HOSTILE["rubbish"])
     honest(done)
@@ -87,6 +88,7 @@ def test_half_a_file_is_never_taken_for_a_whole_one(finished_run: Path) -> None:
         assert stage not in done.made
 
 
+@pytest.mark.slow
 def test_the_right_replies_in_thoughts_and_chatter_give_the_same_green_run(finished: Path, demo_run: Path) -> None:
     for path in (demo_run / "replies").rglob("*.md"):
         path.write_text(CHATTER.format(path.read_text()))
@@ -106,7 +108,7 @@ def test_an_implementer_that_does_not_implement_never_ends_green(finished_run: P
     (finished_run / "run.yaml").write_text((finished_run / "run.yaml").read_text().replace("max_iterations: 6", "max_iterations: 1"))
     done = asked_again(finished_run, "implement:receipt", text, everything=True)
     assert done.code == 76, done.out + done.err
-    assert "v2 is not proven after 1 repairs" in done.out
+    assert "v2 is not proven" in done.out
     assert verdict(finished_run) != "green"
     assert (finished_run / "v2").is_dir(), "the best result is kept"
 
@@ -118,6 +120,7 @@ def test_tests_that_prove_nothing_are_not_accepted(finished_run: Path) -> None:
     assert done.code == 1 and "tests" not in done.made
 
 
+@pytest.mark.slow
 def test_a_reply_cannot_write_outside_its_folder(finished_run: Path) -> None:
     for name in ("../evil.py", "/tmp/nightmill-evil.py", "tearoom/../../evil.py"):
         honest(asked_again(finished_run, "schema", f"{name}\n```python\nX = 1\n```\n"))

@@ -93,6 +93,7 @@ def test_a_run_killed_again_and_again_ends_as_an_uninterrupted_one(tmp_path: Pat
         kills += here
 
 
+@pytest.mark.slow
 def test_a_signal_stops_a_run_in_order_and_doit_goes_on(tmp_path: Path) -> None:
     root = prepared(tmp_path)
     with subprocess.Popen(

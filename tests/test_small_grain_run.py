@@ -93,6 +93,7 @@ def test_a_small_model_is_asked_for_calls_and_functions_and_the_old_program_give
 UNCHANGED = REPLIES | {"test_matrix.3": "usual: net(476)"} | twice(4, "400", "100", "0", "raises ValueError 'negative: -5'", "200")
 
 
+@pytest.mark.slow
 def test_a_change_that_no_test_shows_is_told_and_never_counts_as_shown(tmp_path: Path) -> None:
     root = small(tmp_path / "r", UNCHANGED)
     assert run(root).code == 0
@@ -117,6 +118,7 @@ def test_a_changed_result_of_which_the_model_is_not_sure_is_no_row(tmp_path: Pat
     assert ("finding", "no test: the model named no call that shows it") in told
 
 
+@pytest.mark.slow
 def test_a_small_model_that_never_writes_the_change_ends_honestly_red(tmp_path: Path) -> None:
     root = small(
         tmp_path / "r",
