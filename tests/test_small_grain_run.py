@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from runs import NIGHTMILL, Ran, events_of
 from runs import run as run_command
 from small_runs import small_run
