@@ -140,11 +140,13 @@ def _calls(ctx: Ctx, symbol: Symbol) -> tuple[str, ...]:
 def _changes(ctx: Ctx) -> tuple[str, ...]:
     """The bullets or paragraphs below the mission's heading `Change`; without that heading the model picks the sentences."""
     mission = re.sub(r"<!--.*?-->", "", ctx.read("mission.md"), flags=re.S)
+    mission = re.sub(r"^\s*#{3,}(?!\s*changes?\b).*$", "", mission, flags=re.M | re.I)
     parts = plain.sections(mission, ("Change", "Changes"))
     if len(parts) > 1:
         below = [line for name, lines in parts.items() if name for line in lines]
-        paragraphs = [" ".join(text.split()) for text in "\n".join(below).split("\n\n")]
-        return tuple(text for text in plain.items(below) or paragraphs if not plain.says_nothing(text))
+        blocks = re.split(r"\n\s*\n", "\n".join(below))
+        told = [text for block in blocks for text in plain.items(block.split("\n")) or [" ".join(block.split())]]
+        return tuple(text for text in told if not plain.says_nothing(text))
     try:
         reply: Changes = ctx.ask(Changes, template="changes_item.md.j2", facts={"mission": mission})
     except (BadReply, NoUsableReply) as error:

@@ -42,12 +42,10 @@ def _job(ctx: Ctx, plan: Plan, mine: Milestone) -> Job:
         for file in other.files:
             owners[file] = f"{owners[file]} and {other.name}" if file in owners else other.name
     place = plan.milestones.index(mine)
-    sharing = [(n < place, m.task) for n, m in enumerate(plan.milestones) if m is not mine and set(m.files) & set(mine.files)]
+    sharing = [(n < place, (m.files, m.task)) for n, m in enumerate(plan.milestones) if m is not mine and set(m.files) & set(mine.files)]
     return Job(
         name=mine.name,
-        duty=Duty(
-            mine.files, mine.task, tuple(task for first, task in sharing if not first), tuple(task for first, task in sharing if first)
-        ),
+        duty=Duty(mine.files, mine.task, tuple(m for first, m in sharing if not first), tuple(m for first, m in sharing if first)),
         seed=ctx.seed,
         acceptance=ctx.tree("acceptance/"),
         guard=guard(mine.files, owners, ctx.pack.forbidden),

@@ -43,11 +43,11 @@ class MergedFile(WholeFiles):
 
 
 @stage(
-    needs=["contract.md", "acceptance/"],
+    needs=["contract.md", "acceptance/", "source/"],
     makes="waves/N/",
     skill="merge_agent",
     template="merge.md.j2",
-    templates=["patch.md.j2", "implement.md.j2"],
+    templates=["patch.md.j2", "implement.md.j2", "function_item.md.j2"],
     role="implementer",
     reply=MergedFile,
     config=["build.max_iterations", "build.review"],
@@ -76,6 +76,7 @@ def _resolve(ctx: Ctx, conflict: Conflict) -> dict[str, bytes]:
     tasks = {m.name: m.task for m in Plan.read(ctx.plan).milestones}
     texts = {name: text for name, text in conflict.sides.items() if text is not None}
     reply: MergedFile = ctx.ask(
+        sections={"source": "", "tests": ""},
         facts={
             "paths": (conflict.path,),
             "pack": ctx.pack,

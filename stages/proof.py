@@ -9,13 +9,13 @@ from nightmill.calls.numbered import clauses, rows
 from nightmill.errors import MachineError
 from nightmill.gate.proof import row
 from nightmill.graph.context import Ctx
-from nightmill.graph.stage import stage
+from nightmill.graph.stage import GATES, stage
 from stages.tests import SET_ASIDE
 
 _ASIDE = re.compile(r"^- (T\d+): (.+)$", re.M)
 
 
-@stage(needs=["acceptance/", "test_matrix.md", "contract.md", "schema/", "source/"], makes="proof.json")
+@stage(needs=["acceptance/", "test_matrix.md", "contract.md", "schema/", "source/"], makes="proof.json", config=GATES, measured=True)
 def proof(ctx: Ctx) -> None:
     """Run the acceptance tests on the stubs and on the old program: which of them prove something."""
     matrix = rows(ctx.read("test_matrix.md"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from nightmill.errors import MachineError, OutOfBudget
 from nightmill.gate.records import GateRecord
 from nightmill.graph.context import Ctx
-from nightmill.graph.stage import stage
+from nightmill.graph.stage import GATES, stage
 from nightmill.run.events import GateRan
 
 
-@stage(needs=["v2/", "acceptance/"], makes="gate.md", config=["gates.wall_s", "gates.memory_mb", "gates.disk_mb"])
+@stage(needs=["v2/", "acceptance/"], makes="gate.md", config=GATES, measured=True)
 def verify(ctx: Ctx) -> None:
     """Build v2 and run every acceptance test on it, anew; nothing else makes a run green."""
     record = ctx.gate(ctx.tree("v2/"), ctx.tree("acceptance/"), fresh=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from nightmill import __version__
 from nightmill.errors import EXIT_BUG, NightmillError, Stopped, UsageError, machine_trouble
 from nightmill.paths import working_directory
+from nightmill.scaffold import DEFAULT_URL, Answering
 from nightmill.streams import drop_output, steady
 
 DOIT_VERBS = ("run", "list", "info", "forget", "clean", "ignore", "help", "reset-dep", "tabcompletion")
@@ -127,13 +128,18 @@ def _answering(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--context", metavar="TOKENS", type=int, help="context window of one slot, where the server does not tell it")
 
 
-def _new(options: argparse.Namespace) -> int:
-    from nightmill.scaffold import DEFAULT_URL, Answering, command, new_run, run_path, source_for
-
+def _chosen(options: argparse.Namespace) -> Answering:
+    """Who shall answer in a new run, as the command line says."""
     if options.provider and not options.provider.startswith(("http://", "https://")):
         raise UsageError(f"--provider {options.provider}: give a URL such as {DEFAULT_URL}")
+    return Answering(options.provider or DEFAULT_URL, options.model or "default", context=options.context)
+
+
+def _new(options: argparse.Namespace) -> int:
+    from nightmill.scaffold import command, new_run, run_path, source_for
+
     root = run_path(options.name, working_directory())
-    answering = Answering(options.provider or DEFAULT_URL, options.model or "default", context=options.context)
+    answering = _chosen(options)
     new_run(root, source_for(root, options.source), answering)
     _say(f"{root}\n  1. write mission.md: what the new version must do, keep and change\n  2. look through run.yaml")
     _say(f"  3. cd {shlex.quote(str(root))} && {command('doit')}")
@@ -143,12 +149,11 @@ def _new(options: argparse.Namespace) -> int:
 def _demo(options: argparse.Namespace) -> int:
     from nightmill.demo import closing, opening, prepare
     from nightmill.graph.verbs import doit
-    from nightmill.scaffold import DEFAULT_URL, Answering
 
     real = bool(options.provider or options.model)
     if real and options.scripted:
         raise UsageError("--scripted and --provider exclude each other")
-    answering = Answering(options.provider or DEFAULT_URL, options.model or "default", context=options.context) if real else None
+    answering = _chosen(options) if real else None
     root = prepare(working_directory(), answering)
     _say(opening(root, scripted=not real))
     os.chdir(root)

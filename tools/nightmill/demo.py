@@ -37,7 +37,8 @@ def closing(root: Path, code: int, *, scripted: bool) -> str:
     """Where the results are, and what to try next."""
     doit, nightmill = command("doit"), command("nightmill")
     if code:
-        return f"The run ended with exit {code}. See {root}/deviations.md and `{nightmill} status`; `{doit}` in that directory goes on."
+        see = f"{root}/deviations.md and " if (root / "deviations.md").exists() else ""
+        return f"The run ended with exit {code}. See {see}`{nightmill} status` in {root}; `{doit}` there goes on."
     reword = "reword a clause in contract.md" + (" (the scripted model cannot answer for a new one)" if scripted else "")
     return "\n".join(
         [

@@ -16,13 +16,13 @@ Stubs = Mapping[str, tuple[str, ...]]
 class Duty:
     """What a milestone owes. `files` are its own, `task` is its text.
 
-    `earlier` and `later` are the tasks of milestones that also have one of its files, by their place in the plan.
+    `earlier` and `later` are (files, task) of the milestones that also have one of its files, by their place in the plan.
     """
 
     files: tuple[str, ...]
     task: str = ""
-    later: tuple[str, ...] = ()
-    earlier: tuple[str, ...] = ()
+    later: tuple[tuple[tuple[str, ...], str], ...] = ()
+    earlier: tuple[tuple[tuple[str, ...], str], ...] = ()
 
     def owes(self, file: str, function: str) -> bool:
         """Whether a function of a file is this milestone's to write.
@@ -32,9 +32,9 @@ class Duty:
         if file not in self.files:
             return False
         name = function.rpartition(".")[2]
-        if any(_names(task, name) for task in self.earlier):
+        if any(file in files and _names(task, name) for files, task in self.earlier):
             return False
-        return _names(self.task, name) or not any(_names(task, name) for task in self.later)
+        return _names(self.task, name) or not any(file in files and _names(task, name) for files, task in self.later)
 
 
 def _names(text: str, word: str) -> bool:
@@ -44,7 +44,7 @@ def _names(text: str, word: str) -> bool:
 @dataclass(frozen=True)
 class Judgement:
     """`failed` are tests this milestone must mend, `pending` those that wait for another milestone's stub, `lost` passed before it,
-    `inherited` were red before it in the very same way: its work has nothing to do with them.
+    `inherited` were red before it in the very same way, while somebody else still has work to do.
     """
 
     verdict: Verdict
@@ -76,13 +76,14 @@ class Judgement:
 def judge(record: GateRecord, stubs: Stubs, duty: Duty, before: frozenset[str], seed: GateRecord | None = None) -> Judgement:
     """Green: it builds, leaves no stub of its own, loses no test that passed `before`, and every red test waits for others.
 
-    `seed`: the gate on the tree it started from, for what it inherits; None where everything red is its own (the whole).
+    `seed`: the gate on the tree it started from; None where everything red is its own (the whole).
     """
     build = next((s for s in record.steps if s.name == "build"), None)
     builds = build is not None and build.status == "passed"
     failing = [t for t in record.tests if t.outcome not in ("passed", "xfailed")]
-    pending = tuple(t.id for t in failing if t.id not in before and _waits(t, stubs, duty))
-    old = {_signature(t) for t in seed.tests} if seed else set()
+    pending = tuple(t.id for t in failing if seed and t.id not in before and _waits(t, stubs, duty))
+    neighbours = any(not duty.owes(file, name) for file, names in stubs.items() for name in names)
+    old = {_signature(t) for t in seed.tests} if seed and neighbours else set()
     inherited = tuple(
         t.id for t in failing if t.id not in (*pending, *before) and t.exception != "NotImplementedError" and _signature(t) in old
     )
@@ -124,5 +125,5 @@ def _verdict(
         return "red", f"{len(failed)} of {len(record.tests)} tests are red, first {failed[0].id}"
     if unwritten:
         return "red", f"not implemented: {', '.join(unwritten[:6])}"
-    waiting = f", {len(others)} wait for other milestones" if others else ""
+    waiting = f", {len(others)} are red for others" if others else ""
     return "green", f"it builds and {len(record.passed)} tests pass{waiting}"

@@ -60,7 +60,7 @@ def build(ctx: Ctx, job: Job, *, keep: Callable[[Tree], None]) -> State:
     keep(state.tree)
     limit = ctx.option("build.max_iterations")
     for attempt in range(1, limit + 1):
-        if state.judgement.green and not state.judgement.unwritten:
+        if state.judgement.green:
             break
         _attempt(ctx, job, state, attempt, last=attempt == limit)
         keep(state.tree)

@@ -81,12 +81,15 @@ class Turn:
     seed: int
     max_tokens: int
     take: int
+    context: int | None
 
     @property
     def key(self) -> str:
         """SHA-256, hex; the label is no part of it."""
         texts = [[s.name, s.text] for s in self.sections]
-        return sha(json.dumps([texts, self.model, self.temperature, self.seed, self.max_tokens, self.take], ensure_ascii=False))
+        return sha(
+            json.dumps([texts, self.model, self.temperature, self.seed, self.max_tokens, self.take, self.context], ensure_ascii=False)
+        )
 
 
 def _answer(
@@ -97,6 +100,7 @@ def _answer(
     backend = session.backends.of(question.role)
     tries: dict[str, int] = {}
     changed = {"seed": 0, "max_tokens": 1}
+    loading_since: float | None = None
     while True:
         session.check_stop()
         turn = _turn(session, question, backend, facts, feedback, attempt, label, changed)
@@ -117,11 +121,14 @@ def _answer(
             tries[error.kind] = tries.get(error.kind, 0) + 1
             if sent is not None:
                 _failed(session, question, sent, backend, error)
-            step = after(error, tries[error.kind], provider=backend.provider.name)
+            if error.kind == "loading" and loading_since is None:
+                loading_since = time.monotonic()
+            waited = time.monotonic() - loading_since if loading_since is not None and error.kind == "loading" else None
+            step = after(error, tries[error.kind], provider=backend.provider.name, waited_s=waited)
             if isinstance(step, GiveUp):
                 raise step.error from error
             changed |= {
-                "seed": changed["seed"] + (step.change == "seed"),
+                "seed": changed["seed"] + (step.change != "nothing"),  # half the window may be the limit already
                 "max_tokens": changed["max_tokens"] * (GROWTH if step.change == "max_tokens" else 1),
             }
             again = f"{label}: {backend.provider.name}: {error.detail}: asking again in {step.seconds:.0f} s"
@@ -156,6 +163,7 @@ def _turn(
         seed=model.seed + step,
         max_tokens=model.max_tokens * changed["max_tokens"],
         take=session.run.take(question.stage.name),
+        context=model.context,
     )
 
 

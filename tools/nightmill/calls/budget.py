@@ -28,12 +28,14 @@ class Budget:
         for event in events:
             self._count(event)
             if event.kind == "run_started":
-                if started is not None:
-                    self.seconds += last - started
+                self.seconds += last - started if started is not None else 0.0
                 started = event.at
+            elif event.kind == "run_ended" and started is not None:
+                self.seconds += event.at - started
+                started = None
             last = event.at
         if started is not None:
-            self._since = started
+            self.seconds += last - started
         events.subscribe(self._count)
 
     def _count(self, event: Event) -> None:

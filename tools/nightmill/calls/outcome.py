@@ -98,7 +98,7 @@ def next_step(
     detail: str = "",
     remedy: str = "",
 ) -> Wait | GiveUp:
-    """`tries_so_far` ≥ 1 counts the calls that ended with `kind` in a row; `retry_after` is the server's wish in seconds.
+    """`tries_so_far` ≥ 1 counts the calls for one question that ended with `kind`; `retry_after` is the server's wish in seconds.
 
     `waited_s`: how long this call has waited for loading already; without it the waits of the table are added up.
     """

@@ -28,7 +28,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Skill:
-    """A persona: `text` is what the model reads, `verdicts` the words it may end with, `example` its example reply."""
+    """A persona: `text` is what the model reads, `verdicts` the words it may end with."""
 
     name: str
     text: str

@@ -36,7 +36,7 @@ class GateCache:
         if remembered:
             return remembered
         record = self.gate.run(tree, acceptance)
-        if record.verdict in ("green", "red"):
+        if record.verdict in ("green", "red") and _ended(record):
             write_atomic(path, record.model_dump_json().encode())
         return record
 
@@ -59,6 +59,11 @@ class GateCache:
         asked = [str(self.interpreter), "-P", "-c", _INSTALLED]
         done = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         return sha(f"{self.interpreter}\0{done.stdout}\0{done.returncode}\0{sys.platform}")
+
+
+def _ended(record: GateRecord) -> bool:
+    """Whether no limit and no signal had a part in it: on a busy machine the same tree may do better the next time."""
+    return not any(s.killed or s.signal is not None for s in record.steps) and all(t.exception != "TimedOut" for t in record.tests)
 
 
 def _read(path: Path) -> GateRecord | None:

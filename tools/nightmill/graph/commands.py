@@ -10,6 +10,7 @@ from doit.cmd_info import Info as DoitInfo
 from doit.cmd_list import List as DoitList
 
 from nightmill.errors import UsageError
+from nightmill.graph.facts import check
 from nightmill.graph.oneline import OneLine
 from nightmill.graph.pipeline import expand
 from nightmill.graph.session import Session
@@ -62,7 +63,13 @@ class Forget(OneLine, DoitForget):  # type: ignore[misc]
             return
         chosen = None if forget_all or self.sel_default_tasks else set(self._with_subtasks(self.sel_tasks or [], forget_sub))
         for stage in stages_of(session):
-            if chosen is None or stage.name in chosen:
+            if chosen is not None and stage.name not in chosen:
+                continue
+            found = check(session, stage)
+            if found.state == "held":
+                kept = f"{stage.name} stays held: {found.why[0]}: nightmill keep, redo or merge {stage.name}\n"
+                self.outstream.write(kept)
+            else:
                 session.run.stamps.forget(stage.name)
 
     def _with_subtasks(self, names: Iterable[str], deep: bool) -> list[str]:

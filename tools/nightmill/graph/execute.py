@@ -67,7 +67,8 @@ def stamp_persons_text(session: Session, stage: Stage) -> None:
 
 def _hold(session: Session, stage: Stage, why: str) -> None:
     session.run.events.emit(StageFinished(stage=stage.name, status="held", reason=why))
-    raise Waiting(f"{stage.name} is held ({why}). Your text is right: nightmill keep {stage.name}; remake it: redo; both: merge")
+    ways = f" Your text is right: nightmill keep {stage.name}; remake it: nightmill redo {stage.name}; both: nightmill merge {stage.name}"
+    raise Waiting(f"{stage.name} is held ({why})." + ("" if stage.measured else ways))
 
 
 def _make(session: Session, stage: Stage) -> None:

@@ -41,6 +41,9 @@ def check(session: Session, stage: Stage) -> Check:
     run = session.run
     stamp = run.stamps.get(stage.name)
     edits = tuple(run.ledger.edits(stage.makes, stamp))
+    if stage.measured and edits:
+        text = f"edited by a person: {_list(edits)}; only commands write it: nightmill redo {stage.name}"
+        return Check("held", (text,), facts, edits)
     if stamp is None:
         if edits and run.ledger.present(stage.makes):
             return Check("kept", (f"written by a person: {_list(edits)}",), facts, edits)

@@ -22,7 +22,7 @@ def orderly_stop(stop: Callable[[], None]) -> Iterator[None]:
         seen.append(number)
         stop()
 
-    before = {s: signal.signal(s, on_signal) for s in SIGNALS}
+    before = {s: signal.signal(s, on_signal) for s in SIGNALS if signal.getsignal(s) is not signal.SIG_IGN}  # nohup stays nohup
     try:
         yield
     finally:

@@ -17,6 +17,10 @@ SOURCE = "source/"
 """This need means the snapshot of the person's tree (`source.lock` and the objects it names)."""
 
 
+GATES = ("gates.python", "gates.sandbox", "gates.wall_s", "gates.memory_mb", "gates.disk_mb")
+"""The options under which commands judge: `config` of a stage whose product is what they said."""
+
+
 @dataclass(frozen=True)
 class Stage:
     """One node of the graph.
@@ -49,6 +53,8 @@ class Stage:
     """Made from the run's events: their findings, gates and attempts count as an input."""
     outside: bool = False
     """Made from the source tree itself."""
+    measured: bool = False
+    """Made of what commands said: a person's text never stands for it."""
 
     @property
     def doc(self) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from doit.doit_cmd import DoitMain
 
 from nightmill.build.merge import three_way_marked
-from nightmill.errors import UsageError, Waiting
+from nightmill.errors import NightmillError, UsageError, Waiting
 from nightmill.graph import session as sessions
 from nightmill.graph.commands import stages_of
 from nightmill.graph.context import Ctx
@@ -17,6 +17,7 @@ from nightmill.graph.loader import RunLoader
 from nightmill.graph.session import Session
 from nightmill.graph.stage import Stage
 from nightmill.run.atomic import write_atomic
+from nightmill.run.events import StageFinished, StageStarted
 from nightmill.run.lock import hold
 from nightmill.run.record import file_name
 
@@ -75,19 +76,27 @@ def merge(session: Session, name: str) -> str:
     """
     with hold(session.run.lock):
         stage, found = _edited(session, name, "merge")
+        name, run = stage.name, session.run
         ctx = Ctx(session, stage)
+        run.events.emit(StageStarted(stage=name, why="nightmill merge"))
         try:
             stage.body(ctx)
+        except NightmillError as error:
+            run.events.emit(StageFinished(stage=name, status="held", reason=str(error)))
+            raise
         finally:
             session.close()
         merged, conflicts = _merged(session, stage, ctx.content)
         if conflicts:
             texts = {path: text for path, text in merged.items() if text is not None}
-            proposed = session.run.ledger.propose(name, stage.makes, texts)
+            proposed = run.ledger.propose(name, stage.makes, texts)
             both = f"{name}: {', '.join(conflicts)} changed on both sides"
+            run.events.emit(StageFinished(stage=name, status="held", reason=both))
             raise Waiting(f"{both}: settle the marks in {proposed}, copy it over, then nightmill keep {name}")
-        session.run.ledger.write_persons(name, merged)
+        run.journal.append([("made", name, path, run.objects.put(data)) for path, data in ctx.content.items()])
+        run.ledger.write_persons(name, merged)
         stamp_persons_text(session, stage)
+        run.events.emit(StageFinished(stage=name, status="kept", reason="merged into a person's text"))
     return f"{name}: merged into your text of {', '.join(found.edits)}"
 
 
@@ -117,6 +126,8 @@ def _edited(session: Session, name: str, verb: str) -> tuple[Stage, Check]:
     found = check(session, stage)
     if not found.edits:
         raise UsageError(f"{name}: nothing to {verb}: {', '.join(stage.makes)} is as nightmill made it")
+    if stage.measured:
+        raise UsageError(f"{name}: {', '.join(stage.makes)} says what commands measured: nightmill redo {name}")
     return stage, found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -195,10 +194,3 @@ def read_events(path: Path) -> Iterator[Event]:
             yield _ADAPTER.validate_json(line)
         except ValidationError:
             continue
-
-
-def dump(event: Event) -> dict[str, object]:
-    """An event as plain JSON values."""
-    value = json.loads(event.model_dump_json())
-    assert isinstance(value, dict)
-    return value

@@ -156,11 +156,18 @@ class Ledger:
             beside = target.rstrip("/") + ".proposed"
             for path, data in content.items():
                 if target.endswith("/") and path.startswith(target):
-                    write_atomic(self.root / beside / path[len(target) :], data)
+                    self._beside(stage, f"{beside}/{path[len(target) :]}", data)
                 elif path == target:
-                    write_atomic(self.root / beside, data)
+                    self._beside(stage, beside, data)
             self.journal.append([("proposed", stage, beside, "")])
         return ", ".join(t.rstrip("/") + ".proposed" for t in targets)
+
+    def _beside(self, stage: str, path: str, data: bytes) -> None:
+        """An earlier proposal that a person has worked on stays as an object."""
+        target = self.root / path
+        if target.is_file() and target.read_bytes() != data:
+            self.journal.append([("rescued", stage, path, self.objects.put(target.read_bytes()))])
+        write_atomic(target, data)
 
     def set_aside(self, stage: str, targets: Sequence[str]) -> dict[str, str]:
         """Keeps what lies at the targets as objects and removes it. Returns path → hash."""

@@ -48,18 +48,3 @@ def holder(path: Path) -> str:
         return f"nightmill (pid {record['pid']}, since {since})"
     except (OSError, ValueError, KeyError, TypeError):
         return "another nightmill"
-
-
-def is_held(path: Path) -> bool:
-    """Whether somebody holds the lock now."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(fd)
-    return False

@@ -13,7 +13,7 @@ from nightmill.paths import RUN_FILE, STATE
 from nightmill.run.events import EventLog
 from nightmill.run.journal import Journal
 from nightmill.run.ledger import Ledger, Objects
-from nightmill.run.record import Stamps
+from nightmill.run.record import Stamps, file_name
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,6 @@ class RunDir:
     def take(self, stage: str) -> int:
         """How often the person asked for `redo` of this stage."""
         try:
-            return int((self.state / "takes" / stage.replace(":", "-")).read_text())
+            return int((self.state / "takes" / file_name(stage)).read_text())
         except (FileNotFoundError, ValueError):
             return 0

@@ -55,15 +55,21 @@ def graft(text: str, name: str, code: str) -> str:
     if _parameters(node) != _parameters(target):
         raise ValueError(f"keep the parameters of {target.name}: ({ast.unparse(target.args)})")
     known = {n for top in old.body for n in _binds(top)}
-    added = [top for top in new.body if _binds(top) and not _binds(top) & known and node not in ast.walk(top)]
-    helpers = [_moved(code, top, 0) for top in added if not isinstance(top, ast.Import | ast.ImportFrom)]
-    imports = [ast.unparse(top) for top in added if isinstance(top, ast.Import | ast.ImportFrom)]
+    for piece in new.body:
+        if isinstance(piece, ast.Import | ast.ImportFrom):
+            piece.names = [a for a in piece.names if (a.asname or a.name.partition(".")[0]) not in known]
+        elif (taken := _binds(piece) & known) and node not in ast.walk(piece) and ast.dump(piece) not in map(ast.dump, old.body):
+            raise ValueError(f"{', '.join(sorted(taken))} stands in the file already and stays as it is: use another name")
+    added = [piece for piece in new.body if _binds(piece) - known and node not in ast.walk(piece)]
+    helpers = [_moved(code, piece, 0) for piece in added if not isinstance(piece, ast.Import | ast.ImportFrom)]
+    imports = [ast.unparse(piece) for piece in added if isinstance(piece, ast.Import | ast.ImportFrom)]
     top = next(top for top in old.body if target in ast.walk(top))
     lines = text.split("\n")
-    lines[_first(target) - 1 : target.end_lineno] = _moved(code, node, target.col_offset)
+    start = _first(target) if node.decorator_list else target.lineno
+    lines[start - 1 : target.end_lineno] = _moved(code, node, target.col_offset)
     before = _first(top) - 1
     lines[before:before] = [line for helper in helpers for line in (*helper, "", "")]
-    at = max((n.end_lineno or 0 for n in old.body if _heads(n)), default=0)
+    at = max((n.end_lineno or 0 for n in old.body if _heads(n) and n.lineno < _first(top)), default=0)
     lines[at:at] = imports
     return "\n".join(lines)
 

@@ -177,13 +177,18 @@ def _cut(signature: str) -> str:
 def without(text: str, names: set[str]) -> str:
     """Python text without the functions `test_x` and `TestClass::test_x` in `names`, their decorators included."""
     lines = text.split("\n")
-    module = parsed(text)
-    scopes = [("", module.body), *((f"{node.name}::", node.body) for node in module.body if isinstance(node, ast.ClassDef))]
-    for prefix, body in scopes:
-        for node in body:
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and prefix + node.name in names:
-                first, last = min([node.lineno, *(d.lineno for d in node.decorator_list)]), node.end_lineno or node.lineno
-                lines[first - 1 : last] = [""] * (last - first + 1)
-                if prefix:
-                    lines[first - 1] = " " * node.col_offset + "pass"
+    for prefix, node in _scoped(parsed(text).body, ""):
+        if isinstance(node, _Function) and prefix + node.name in names:
+            first, end = min([node.lineno, *(d.lineno for d in node.decorator_list)]), node.end_lineno or node.lineno
+            lines[first - 1 : end] = [""] * (end - first + 1)
+            if node.col_offset:
+                lines[first - 1] = " " * node.col_offset + "pass"
     return re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines))
+
+
+def _scoped(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, ast.stmt]]:
+    """Every declaring statement with the classes it stands in, as test ids name them."""
+    for node in flat(body):
+        yield prefix, node
+        if isinstance(node, ast.ClassDef):
+            yield from _scoped(node.body, f"{prefix}{node.name}::")
