@@ -111,7 +111,7 @@ def _by_function(ctx: Ctx) -> Contract:
     """A clause per public function, with results that the old program gave; the changes in the mission's own words."""
     functions = [symbol for symbol in public(ctx) if symbol.kind == "function"]
     calls = {symbol: _calls(ctx, symbol) for symbol in functions}
-    seen = observe(ctx.quality_gate, program(ctx), [call for made in calls.values() for call in made])
+    seen = observe(ctx.quality_gate, program(ctx), [call for made in calls.values() for call in made], ctx.source())
     if not seen.ran:
         ctx.finding("mission_architect", f"the old program's results could not be observed, so the contract names none: {seen.why}")
     texts = [_promise(symbol, {call: seen.results[call] for call in made if call in seen.results}) for symbol, made in calls.items()]

@@ -105,7 +105,8 @@ def schema(ctx: Ctx) -> None:
 
 
 def _as_before(ctx: Ctx) -> dict[str, bytes]:
-    """The old program's files with a stub in place of every body; empty when there is nothing to implement in them."""
+    """The old program's files with a stub in place of every body, and its data; empty when there is nothing to implement in them."""
     texts = {path: ctx.pack.skeleton(path, data.decode("utf-8", "replace")) for path, data in program(ctx).items()}
     tree = {path: text.encode() for path, text in texts.items() if text is not None and not ctx.pack.forbidden(path)}
-    return tree if ctx.pack.stubs(tree) else {}
+    data = {p: d for p, d in ctx.source().items() if not p.endswith(tuple(ctx.pack.suffixes)) and not ctx.pack.forbidden(p)}
+    return {**data, **tree} if ctx.pack.stubs(tree) else {}

@@ -115,7 +115,7 @@ def _observed(ctx: Ctx, known: tuple[Clause, ...]) -> tuple[Row, ...]:
     sources = program(ctx)
     changed = [clause for clause in known if clause.changed]
     calls = {clause: _calls(ctx, clause, changed, sources) for clause in known}
-    seen = observe(ctx.quality_gate, sources, [call for made in calls.values() for call in made])
+    seen = observe(ctx.quality_gate, sources, [call for made in calls.values() for call in made], ctx.source())
     if not seen.ran:
         ctx.note(f"the old program could not be run for its results: {seen.why}")
         return ()

@@ -56,6 +56,8 @@ def test_t3_negative_time_is_an_error():
         known: frozenset[str] = frozenset(facts["rows"])
         outside = [path for path in reply.files if not re.fullmatch(rf"{ACCEPTANCE}/test_\w+\.\w+", path)]
         rules = [f"the path {path} is not of the form {ACCEPTANCE}/test_name.py" for path in outside]
+        if AGAIN in reply.files and "paths" not in facts:
+            rules.append(f"give {AGAIN} another name")
         rules += [f"{ACCEPTANCE}/{d.file}:{d.line}: {d.message}" for d in pack.precheck(_tree(reply.files)) if d.severity == "error"]
         tests = [test for path, content in reply.files.items() for test in pack.tests_in(path, content)]
         if strays := [test.rpartition("::")[2] for test in tests if not row_of(test)]:

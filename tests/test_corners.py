@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -13,15 +14,20 @@ import pytest
 
 from nightmill.build.judge import judge
 from nightmill.build.merge import merge
+from nightmill.calls.budget import Budget
 from nightmill.calls.fit import fit
 from nightmill.calls.prompts import Section, render
 from nightmill.cli import main
+from nightmill.config import Budgets
+from nightmill.gate.languages.python import PythonPack
 from nightmill.gate.records import GateRecord, StepRecord
 from nightmill.graph import verbs
 from nightmill.graph.pipeline import steps_of
+from nightmill.graph.signals import orderly_stop
 from nightmill.paths import load_dodo
 from nightmill.run import journal
 from nightmill.run.atomic import sweep
+from nightmill.run.events import RunEnded, RunStarted
 from nightmill.run.trees import file_hash, sha
 from small_runs import make, opened, scratch, small_run
 
@@ -164,3 +170,48 @@ def test_a_test_run_that_crashed_between_two_tests_is_never_green() -> None:
 def test_a_file_that_is_no_text_conflicts_instead_of_being_mixed_or_ending_the_run() -> None:
     base, mine, theirs = (b"\0" + bytes(range(1, 200)) + tail for tail in (b"", b"a", b"b"))
     assert [c.path for c in merge({"x.bin": base}, {"one": {"x.bin": mine}, "two": {"x.bin": theirs}}).conflicts] == ["x.bin"]
+
+
+def test_minutes_between_two_runs_cost_no_budget(root: Path) -> None:
+    session = opened(root)
+    day = 86_400.0
+    now = time.time()
+    for at in (now - day, now - day + 60):
+        kind = RunStarted(at=at, pid=1, version="0", command="doit") if at < now - day + 1 else RunEnded(at=at, exit=0, word="done")
+        session.run.events.emit(kind)
+    assert Budget(Budgets(minutes=5), session.run.events).minutes == pytest.approx(1, abs=0.2)
+
+
+def test_a_hangup_that_nohup_ignores_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with orderly_stop(lambda: None):
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_proposal_that_a_person_worked_on_is_not_lost(root: Path) -> None:
+    ledger = opened(root).run.ledger
+    ledger.propose("s", ["a.md"], {"a.md": b"<<< marks"})
+    (root / "a.md.proposed").write_text("settled by hand")
+    ledger.propose("s", ["a.md"], {"a.md": b"<<< marks again"})
+    assert ledger.objects.get(sha("settled by hand")) == b"settled by hand"
+
+
+def test_a_grafted_function_keeps_its_decorators_and_brings_the_names_it_imports() -> None:
+    text = "from math import floor\n\n\nclass A:\n    @property\n    def x(self):\n        raise NotImplementedError\n"
+    code = "from math import floor, ceil\n\n\ndef x(self):\n    return ceil(1.5)\n"
+    grafted = PythonPack().graft(text, "A.x", code)
+    namespace: dict[str, object] = {}
+    exec(grafted, namespace)
+    assert namespace["A"]().x == 2  # type: ignore[operator]
+
+
+def test_tests_in_nested_classes_and_below_conditions_can_be_taken_out() -> None:
+    text = "class TestA:\n    class TestB:\n        def test_t1(self):\n            pass\n\n\nif True:\n    def test_t2():\n        pass\n"
+    pack = PythonPack()
+    names = {test.partition("::")[2] for test in pack.tests_in("test_x.py", text)}
+    assert names == {"TestA::TestB::test_t1", "test_t2"}
+    assert pack.tests_in("test_x.py", pack.without(text, names)) == ()

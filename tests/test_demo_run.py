@@ -133,6 +133,18 @@ def test_a_hand_edit_of_v2_is_judged_by_the_tests_like_anything_else(finished_ru
         assert "edited by hand" in path.read_text()
 
 
+def test_no_text_of_a_person_stands_for_what_commands_measured(finished_run: Path) -> None:
+    path = next((finished_run / "v2").rglob("money.py"))
+    edit(path, lambda t: t + "\nraise SystemExit\n")
+    assert run(finished_run).code == 76
+    edit(finished_run / "gate.md", lambda t: "Verdict: green\n" + t)
+    held = run(finished_run)
+    assert held.code == 75 and "nightmill redo verify" in held.out + held.err
+    assert run(finished_run, "keep", "verify", command=NIGHTMILL).code == 3
+    assert run(finished_run, "redo", "verify", command=NIGHTMILL).code == 0
+    assert run(finished_run).code == 76
+
+
 def test_an_edit_whose_inputs_change_is_held_until_the_person_decides(finished_run: Path) -> None:
     edit(finished_run / "test_matrix.md", lambda t: t + "\nedited by hand\n")
     assert run(finished_run).code == 0

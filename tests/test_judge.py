@@ -40,7 +40,7 @@ def ids(*names: str) -> frozenset[str]:
 def test_a_test_that_runs_into_anothers_stub_waits_and_does_not_make_it_red() -> None:
     found = judge(record(outcome("a"), stubbed("b", "till.py", "till")), {"till.py": ("till",)}, MINE, frozenset())
     assert (found.green, found.pending, found.failed) == (True, ("acceptance/test_a.py::b",), ())
-    assert found.reason == "it builds and 1 tests pass, 1 wait for other milestones"
+    assert found.reason == "it builds and 1 tests pass, 1 are red for others"
 
 
 @pytest.mark.parametrize("function", ["net", "Ledger.total", "total"])
@@ -119,7 +119,7 @@ def test_a_tree_that_does_not_build_has_lost_nothing_yet_and_gives_the_gates_rea
 def test_in_a_shared_file_the_tasks_say_whose_function_it_is_and_in_doubt_it_is_mine(
     mine: str, others: tuple[str, ...], owes: bool
 ) -> None:
-    duty = Duty(("money.py",), mine, others)
+    duty = Duty(("money.py",), mine, tuple((("money.py",), task) for task in others))
     assert duty.owes("money.py", "net") is duty.owes("money.py", "Ledger.net") is owes
     assert not duty.owes("till.py", "net")
     red = judge(record(outcome("b"), stubbed("a", "money.py", "net")), {"money.py": ("net",)}, duty, frozenset())
@@ -197,3 +197,8 @@ def test_the_guard_names_why_a_path_is_not_to_be_written() -> None:
     assert why("conftest.py") == "steers the tests"
     assert why("till.py") == "it belongs to milestone till"
     assert why("money.py") is why("both.py") is why("new.py") is None
+
+
+def test_a_task_that_names_a_function_of_another_file_takes_nothing_away() -> None:
+    duty = Duty(("x.py", "y.py"), "Implement x and y.", earlier=((("y.py", "z.py"), "Implement main of z.py."),))
+    assert duty.owes("x.py", "main") and not duty.owes("y.py", "main")

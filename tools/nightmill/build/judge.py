@@ -73,15 +73,17 @@ class Judgement:
         return (self.green, self.builds, len(self.passed), -len(self.unwritten), -self.diagnostics)
 
 
-def judge(record: GateRecord, stubs: Stubs, duty: Duty, before: frozenset[str], seed: GateRecord | None = None) -> Judgement:
+def judge(
+    record: GateRecord, stubs: Stubs, duty: Duty, before: frozenset[str], seed: GateRecord | None = None, *, alone: bool = False
+) -> Judgement:
     """Green: it builds, leaves no stub of its own, loses no test that passed `before`, and every red test waits for others.
 
-    `seed`: the gate on the tree it started from; None where everything red is its own (the whole).
+    `seed`: the gate on the tree it started from, for what it inherits. `alone`: nobody else will write anything, so no test waits.
     """
     build = next((s for s in record.steps if s.name == "build"), None)
     builds = build is not None and build.status == "passed"
     failing = [t for t in record.tests if t.outcome not in ("passed", "xfailed")]
-    pending = tuple(t.id for t in failing if seed and t.id not in before and _waits(t, stubs, duty))
+    pending = tuple(t.id for t in failing if not alone and t.id not in before and _waits(t, stubs, duty))
     neighbours = any(not duty.owes(file, name) for file, names in stubs.items() for name in names)
     old = {_signature(t) for t in seed.tests} if seed and neighbours else set()
     inherited = tuple(

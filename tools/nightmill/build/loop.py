@@ -72,11 +72,13 @@ def _start(ctx: Ctx, job: Job) -> State:
     record = gated(ctx, job, job.seed, attempt=0)
     seed = None if job.final else record
     before = record.passed | job.must_pass
-    state = State(job.seed, record, judge(record, ctx.pack.stubs(job.seed), job.duty, before, seed), before, seed, built=job.whole)
+    state = State(
+        job.seed, record, judge(record, ctx.pack.stubs(job.seed), job.duty, before, seed, alone=job.final), before, seed, built=job.whole
+    )
     kept = {**job.seed, **job.kept}
     if kept != job.seed:
         record = gated(ctx, job, kept, attempt=0)
-        found = judge(record, ctx.pack.stubs(kept), job.duty, before, seed)
+        found = judge(record, ctx.pack.stubs(kept), job.duty, before, seed, alone=job.final)
         if found.better_than(state.judgement):
             ctx.note(f"goes on from what was made before: {found.reason}")
             state.tree, state.record, state.judgement, state.built = kept, record, found, True
@@ -112,7 +114,7 @@ def _attempt(ctx: Ctx, job: Job, state: State, attempt: int, *, last: bool) -> N
 
 def _weigh(ctx: Ctx, job: Job, state: State, tree: Tree, attempt: int, asked: Asked, differs: str, *, last: bool) -> None:
     record = gated(ctx, job, tree, attempt)
-    found = judge(record, ctx.pack.stubs(tree), job.duty, state.before | state.judgement.passed, state.seed)
+    found = judge(record, ctx.pack.stubs(tree), job.duty, state.before | state.judgement.passed, state.seed, alone=job.final)
     findings = {}
     if found.builds and (found.green or ctx.option("build.review") == "each" or last):
         findings = {skill: review(ctx, skill, tree, job) for skill in job.reviewers}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 
 from nightmill.gate.languages.base import under_acceptance
 from nightmill.gate.proof import row
@@ -20,19 +21,23 @@ class Seen:
     why: str = ""
 
 
-def observe(gate: QualityGate, tree: Tree, calls: Sequence[str]) -> Seen:
-    """Makes each call on `tree`, twice. A call whose result differs, is no plain value, or never came is not in the results."""
+def observe(gate: QualityGate, tree: Tree, calls: Sequence[str], beside: Tree | None = None) -> Seen:
+    """Makes each call on `tree`, twice: in order, and in reverse order, so that a call that another one influences is noticed.
+
+    A call whose result differs, holds today's date, is no plain value, or never came is not in the results. `beside`: the other files of
+    the program, which it may read.
+    """
     calls = tuple(dict.fromkeys(calls))
     if not calls:
         return Seen({}, ran=True)
     ids = {f"T{number}": call for number, call in enumerate(calls, 1)}
-    probes = under_acceptance(gate.pack.probe(ids, tree))
-    steps = [gate.test(tree, probes) for _ in range(2)]
+    orders = (ids, dict(reversed(ids.items())))
+    steps = [gate.test({**(beside or {}), **tree}, under_acceptance(gate.pack.probe(order, tree))) for order in orders]
     told = [{row(t.id): t.message for t in step.tests if t.outcome == "failed" and t.exception == "AssertionError"} for step in steps]
-    results = {}
+    results, today = {}, date.today().isoformat()
     for id, call in ids.items():
         first, second = (gate.pack.seen(messages.get(id, "")) for messages in told)
-        if first is not None and first == second:
+        if first is not None and first == second and today not in first:
             results[call] = first
     ran = any(told)
     broken = next((f"{t.exception}: {t.message}" for t in steps[0].tests if t.exception not in ("", "AssertionError")), steps[0].detail)

@@ -27,9 +27,9 @@ _HIDDEN = {"code": "", "schema": "", "tests": "", "analysis": "", "mission": ""}
 
 
 def write_functions(ctx: Ctx, job: Job, state: State, attempt: int) -> Edits:
-    """Whole files with the functions that are wanted now. Raises BadReply when the model gave none that can be used."""
+    """Whole files with the functions wanted now. Raises BadReply when no answer can be used, NoUsableReply when none came."""
     tree = dict(state.tree)
-    trouble: BadReply | None = None
+    trouble: BadReply | NoUsableReply | None = None
     for file, name in wanted(ctx, job, state):
         text = tree[file].decode("utf-8", "replace")
         try:
@@ -38,6 +38,7 @@ def write_functions(ctx: Ctx, job: Job, state: State, attempt: int) -> Edits:
             trouble = error
             ctx.note(f"attempt {attempt}: no usable {name}: {error}")
         except NoUsableReply as error:
+            trouble = trouble or error
             ctx.note(f"attempt {attempt}: no reply for {name}: {error}")
     changed = {file: data for file, data in tree.items() if data != state.tree.get(file)}
     if not changed:

@@ -62,16 +62,16 @@ class LanguagePack(Protocol):
     def suffixes(self) -> tuple[str, ...]: ...
 
     @property
+    def prompt_rules(self) -> tuple[str, ...]:
+        """Three to eight short rules for a model that writes this language here."""
+
+    @property
     def schema_rules(self) -> tuple[str, ...]:
-        """The same for whoever lays out modules and signatures."""
+        """Rules for whoever lays out modules and signatures."""
 
     @property
     def test_rules(self) -> tuple[str, ...]:
-        """The same for whoever writes acceptance tests."""
-
-    @property
-    def prompt_rules(self) -> tuple[str, ...]:
-        """Three to eight short rules for a model that writes this language here."""
+        """Rules for whoever writes acceptance tests."""
 
     def detect(self, tree: Tree) -> bool:
         """Whether the tree holds files of this language."""
