@@ -31,6 +31,8 @@ def implement(ctx: Ctx) -> None:
     mine = next(m for m in plan.milestones if m.name == ctx.subject)
     state = build(ctx, _job(ctx, plan, mine), keep=ctx.write_tree)
     report(ctx, state)
+    if not state.judgement.green:
+        ctx.note(f"red, and left to integrate: {state.judgement.reason}")
     for path in sorted(set(state.tree) - set(ctx.seed) - set(mine.files)):
         ctx.finding("quality_gate", f"milestone {mine.name} wrote a file outside its list", path)
 

@@ -64,7 +64,8 @@ def merge_wave(ctx: Ctx) -> None:
     if twice := [name for name in _declared_twice(ctx, tree) if name not in _declared_twice(ctx, ctx.seed)]:
         both = f"merging wave {ctx.subject} declares {', '.join(twice)} twice"
         raise StageFailed(f"{both}: mend the files under milestones/ and run doit again")
-    ctx.write_tree(_gated(ctx, tree, sides, found.conflicts) if found.conflicts else tree)
+    shared = _shared(ctx.seed, sides)
+    ctx.write_tree(_gated(ctx, tree, sides, shared) if shared else tree)
 
 
 def _resolve(ctx: Ctx, conflict: Conflict) -> dict[str, bytes]:
@@ -90,23 +91,30 @@ def _resolve(ctx: Ctx, conflict: Conflict) -> dict[str, bytes]:
     return reply.tree
 
 
-def _gated(ctx: Ctx, tree: Tree, sides: Mapping[str, Tree], conflicts: tuple[Conflict, ...]) -> Tree:
-    """The merged tree after the gate: what passed on any side must pass on it, or the merged files are mended."""
+def _gated(ctx: Ctx, tree: Tree, sides: Mapping[str, Tree], files: tuple[str, ...]) -> Tree:
+    """The merged tree after the gate: what passed on any side must pass on it, or the files that both wrote are mended."""
     acceptance = ctx.tree("acceptance/")
-    files = tuple(conflict.path for conflict in conflicts)
+    gates = tuple(ctx.gate(side, acceptance) for side in sides.values())
     job = Job(
         name=f"merge of wave {ctx.subject}",
         duty=Duty(files, "The merged files must do all that each milestone's own version does."),
         seed=tree,
         acceptance=acceptance,
         guard=guard(files, {}, ctx.pack.forbidden),
-        must_pass=frozenset(test for side in sides.values() for test in ctx.gate(side, acceptance).passed),
+        must_pass=frozenset(test for gate in gates for test in gate.passed),
+        sides=gates,
         whole=True,
     )
     state = build(ctx, job, keep=ctx.write_tree)
     if lost := sorted(job.must_pass - state.judgement.passed):
         ctx.finding("quality_gate", f"merging wave {ctx.subject} lost {', '.join(lost[:6])}, which passed on one side", files[0])
     return state.tree
+
+
+def _shared(seed: Tree, sides: Mapping[str, Tree]) -> tuple[str, ...]:
+    """Files that more than one milestone changed: each may be right alone and wrong together."""
+    paths = sorted({path for side in sides.values() for path in side})
+    return tuple(path for path in paths if sum(side.get(path) != seed.get(path) for side in sides.values()) > 1)
 
 
 def _names(ctx: Ctx, path: str, text: bytes) -> list[str]:

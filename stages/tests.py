@@ -114,6 +114,8 @@ def tests(ctx: Ctx) -> None:
         why = "; ".join(f"{id}: {why}" for id, why in list(wanting.items())[:3])
         raise StageFailed(f"no acceptance test is able to decide ({why}): correct test_matrix.md or schema/, or use a larger model")
     done = proven_rows(proof)
+    if without := [id for id in wanting if id not in done]:
+        ctx.note(f"no test that decides for {', '.join(without)}: {SET_ASIDE} says why")
     aside = "".join(f"- {id}: {why}\n" for id, why in wanting.items() if id not in done)
     ctx.write_tree(_tree(kept) | ({SET_ASIDE: aside.encode()} if aside else {}))
 

@@ -202,3 +202,14 @@ def test_the_guard_names_why_a_path_is_not_to_be_written() -> None:
 def test_a_task_that_names_a_function_of_another_file_takes_nothing_away() -> None:
     duty = Duty(("x.py", "y.py"), "Implement x and y.", earlier=((("y.py", "z.py"), "Implement main of z.py."),))
     assert duty.owes("x.py", "main") and not duty.owes("y.py", "main")
+
+
+def test_what_was_red_on_a_merged_side_is_not_the_merges_fault_but_what_the_merge_broke_is() -> None:
+    def red(name: str, message: str) -> TestOutcome:
+        return outcome(name, "failed", exception="AssertionError", message=message, crash_file="acceptance/test_a.py")
+
+    sides = (record(red("a", "1 == 2"), outcome("b")), record(red("a", "1 == 2"), stubbed("b", "till.py", "till")))
+    merged = record(red("a", "1 == 2"), red("b", "no attribute trips"))
+    found = judge(merged, {"till.py": ("till",)}, MINE, ids("b"), sides)
+    assert found.inherited == ("acceptance/test_a.py::a",)
+    assert [t.id for t in found.failed] == ["acceptance/test_a.py::b"]

@@ -198,3 +198,12 @@ def test_neither_a_call_without_a_usable_reply_nor_a_green_one_is_charged_and_a_
     assert [(e.outcome, e.charged) for e in attempts(root)] == [("no verdict", False), ("green", False)]
     assert money(root) == text
     assert findings(root) == ["milestone money wrote a file outside its list"]
+
+
+def test_what_crashes_in_others_files_alone_is_left_to_integrate_without_burning_attempts(root: Path) -> None:
+    (root / "schema/till.py").write_text("def total(cents: list[int]) -> int:\n    return cents.sum\n")
+    (root / "acceptance/test_money.py").write_text(TESTS + "\n\ndef test_t4_both():\n    assert net(total([119])) == 100\n")
+    build(root, whole(RIGHT), iterations=6)
+    assert len(attempts(root)) == 1
+    assert any("left to integrate" in e.text and "till.py" in e.text for e in opened(root).run.events if e.kind == "note")
+    assert read_tree(root / "milestones/money")["money.py"].decode() == RIGHT

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nightmill.build.judge import Duty
+from nightmill.gate.records import GateRecord
 from nightmill.run.trees import Tree
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class Job:
     """The seed is an assembled program: it is mended, not written."""
     must_pass: frozenset[str] = frozenset()
     """Tests that count as passed before, although they may be red on the seed."""
+    sides: tuple[GateRecord, ...] = ()
+    """The gates on the trees that were merged into the seed: what was red there is not the merge's fault."""
     kept: Tree = field(default_factory=dict)
     """What an earlier execution made of the same task; taken up where it is better than the seed."""
 

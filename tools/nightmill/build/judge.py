@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nightmill.gate.records import GateRecord, TestOutcome, Verdict
@@ -74,18 +74,18 @@ class Judgement:
 
 
 def judge(
-    record: GateRecord, stubs: Stubs, duty: Duty, before: frozenset[str], seed: GateRecord | None = None, *, alone: bool = False
+    record: GateRecord, stubs: Stubs, duty: Duty, before: frozenset[str], seeds: Sequence[GateRecord] = (), *, alone: bool = False
 ) -> Judgement:
     """Green: it builds, leaves no stub of its own, loses no test that passed `before`, and every red test waits for others.
 
-    `seed`: the gate on the tree it started from, for what it inherits. `alone`: nobody else will write anything, so no test waits.
+    `seeds`: the gates on what it started from, for what it inherits. `alone`: nobody else will write anything, so no test waits.
     """
     build = next((s for s in record.steps if s.name == "build"), None)
     builds = build is not None and build.status == "passed"
     failing = [t for t in record.tests if t.outcome not in ("passed", "xfailed")]
     pending = tuple(t.id for t in failing if not alone and t.id not in before and _waits(t, stubs, duty))
     neighbours = any(not duty.owes(file, name) for file, names in stubs.items() for name in names)
-    old = {_signature(t) for t in seed.tests} if seed and neighbours else set()
+    old = {_signature(t) for seed in seeds for t in seed.tests} if neighbours else set()
     inherited = tuple(
         t.id for t in failing if t.id not in (*pending, *before) and t.exception != "NotImplementedError" and _signature(t) in old
     )

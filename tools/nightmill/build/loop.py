@@ -37,8 +37,8 @@ class State:
     judgement: Judgement
     before: frozenset[str]
     """Tests that must not go red."""
-    seed: GateRecord | None
-    """The gate on the seed, for what is inherited from it."""
+    seeds: tuple[GateRecord, ...]
+    """The gates on what it started from, for what is inherited."""
     findings: dict[str, tuple[str, tuple[Finding, ...]]] = field(default_factory=dict)
     asked: Asked | None = None
     refusal: str = ""
@@ -60,7 +60,7 @@ def build(ctx: Ctx, job: Job, *, keep: Callable[[Tree], None]) -> State:
     keep(state.tree)
     limit = ctx.option("build.max_iterations")
     for attempt in range(1, limit + 1):
-        if state.judgement.green:
+        if state.judgement.green or _elsewhere(ctx, job, state):
             break
         _attempt(ctx, job, state, attempt, last=attempt == limit)
         keep(state.tree)
@@ -70,19 +70,30 @@ def build(ctx: Ctx, job: Job, *, keep: Callable[[Tree], None]) -> State:
 def _start(ctx: Ctx, job: Job) -> State:
     """The seed, or what an earlier execution kept where that is better."""
     record = gated(ctx, job, job.seed, attempt=0)
-    seed = None if job.final else record
+    seeds = () if job.final else job.sides or (record,)
     before = record.passed | job.must_pass
     state = State(
-        job.seed, record, judge(record, ctx.pack.stubs(job.seed), job.duty, before, seed, alone=job.final), before, seed, built=job.whole
+        job.seed, record, judge(record, ctx.pack.stubs(job.seed), job.duty, before, seeds, alone=job.final), before, seeds, built=job.whole
     )
     kept = {**job.seed, **job.kept}
     if kept != job.seed:
         record = gated(ctx, job, kept, attempt=0)
-        found = judge(record, ctx.pack.stubs(kept), job.duty, before, seed, alone=job.final)
+        found = judge(record, ctx.pack.stubs(kept), job.duty, before, seeds, alone=job.final)
         if found.better_than(state.judgement):
             ctx.note(f"goes on from what was made before: {found.reason}")
             state.tree, state.record, state.judgement, state.built = kept, record, found, True
     return state
+
+
+def _elsewhere(ctx: Ctx, job: Job, state: State) -> bool:
+    """Whether nothing that is red can be mended here: every red test crashes in a file that belongs to others."""
+    found = state.judgement
+    places = {test.crash_file for test in found.failed}
+    foreign = bool(places) and all(place in state.tree and place not in job.duty.files for place in places)
+    if not foreign or not found.builds or found.unwritten or found.lost:
+        return False
+    ctx.note(f"left to integrate: {len(found.failed)} red tests crash in {', '.join(sorted(places))}, first {found.failed[0].id}")
+    return True
 
 
 def _attempt(ctx: Ctx, job: Job, state: State, attempt: int, *, last: bool) -> None:
@@ -114,7 +125,7 @@ def _attempt(ctx: Ctx, job: Job, state: State, attempt: int, *, last: bool) -> N
 
 def _weigh(ctx: Ctx, job: Job, state: State, tree: Tree, attempt: int, asked: Asked, differs: str, *, last: bool) -> None:
     record = gated(ctx, job, tree, attempt)
-    found = judge(record, ctx.pack.stubs(tree), job.duty, state.before | state.judgement.passed, state.seed, alone=job.final)
+    found = judge(record, ctx.pack.stubs(tree), job.duty, state.before | state.judgement.passed, state.seeds, alone=job.final)
     findings = {}
     if found.builds and (found.green or ctx.option("build.review") == "each" or last):
         findings = {skill: review(ctx, skill, tree, job) for skill in job.reviewers}
