@@ -12,6 +12,7 @@ from nightmill.run.atomic import sweep, write_atomic
 from nightmill.run.journal import Journal
 from nightmill.run.ledger import Ledger, Objects
 from nightmill.run.record import Stamp
+from nightmill.run.trees import sha
 
 
 def ledger_at(root: Path) -> Ledger:
@@ -142,3 +143,14 @@ def test_no_text_of_a_person_is_ever_lost_and_ours_is_never_taken_for_one(
             made = stamp(ledger, ["d/"])
             assert ledger.edits(["d/"], made) == []
             assert {p: (ledger.root / p).read_bytes() for p in ledger.current(["d/"])} == tree
+
+
+def test_a_text_that_a_killed_publication_had_linked_aside_is_kept(ledger: Ledger) -> None:
+    ledger.publish("s", ["a.md"], {"a.md": b"one"}, None)
+    (ledger.root / ".a.md.0123456789ab.old.tmp").write_bytes(b"a person's")
+    (ledger.root / ".a.md.ba9876543210.old.tmp").write_bytes(b"one")
+    ledger.rescue_left()
+    sweep(ledger.root)
+    assert ledger.objects.get(sha(b"a person's")) == b"a person's"
+    assert [e.act for e in ledger.journal] == ["made", "rescued"]
+    assert list(ledger.root.glob(".*.tmp")) == []

@@ -106,7 +106,7 @@ def _answer(
         turn = _turn(session, question, backend, facts, feedback, attempt, label, changed)
         if known := store.recall(turn.key):
             request, reply = known
-            _finished(session, question, request, backend, reply, replayed=request.key in session.budget.keys)
+            _ended(session, question, request, backend, reply, replayed=request.key in session.budget.keys)
             return reply, request
         sent: Request | None = None
         try:
@@ -114,13 +114,13 @@ def _answer(
             sent = _request(turn, fitted)
             store.remember(turn.key, sent)
             if answered := store.get(sent):
-                _finished(session, question, sent, backend, answered, replayed=sent.key in session.budget.keys)
+                _ended(session, question, sent, backend, answered, replayed=sent.key in session.budget.keys)
                 return answered, sent
             return _call(session, question, store, backend, sent, fitted), sent
         except NoVerdict as error:
             tries[error.kind] = tries.get(error.kind, 0) + 1
             if sent is not None:
-                _failed(session, question, sent, backend, error)
+                _ended(session, question, sent, backend, None, outcome=error.kind, detail=error.detail[:300])
             if error.kind == "loading" and loading_since is None:
                 loading_since = time.monotonic()
             waited = time.monotonic() - loading_since if loading_since is not None and error.kind == "loading" else None
@@ -208,41 +208,39 @@ def _call(session: Session, question: Question, store: CallStore, backend: Backe
         )
         reply = backend.provider.complete(request, on_text, session.stopping)
         store.put(request, reply)
-        _finished(session, question, request, backend, reply, replayed=False)
+        _ended(session, question, request, backend, reply)
         return reply
     finally:
         partial.close()
         session.budget.release(cost)
 
 
-def _finished(session: Session, question: Question, request: Request, backend: Backend, reply: Reply, *, replayed: bool) -> None:
+def _ended(
+    session: Session,
+    question: Question,
+    request: Request,
+    backend: Backend,
+    reply: Reply | None,
+    *,
+    outcome: str = "ok",
+    detail: str = "",
+    replayed: bool = False,
+) -> None:
+    """Tells how a call ended; without a reply it gave no verdict."""
     session.run.events.emit(
         CallFinished(
             stage=question.stage.name,
             label=request.label,
             key=request.key,
             provider=backend.provider.name,
-            model=reply.model or request.model,
-            outcome="ok",
+            model=(reply.model if reply else "") or request.model,
+            outcome=outcome,
+            detail=detail,
             replayed=replayed,
-            prompt_tokens=reply.prompt_tokens,
-            cached_tokens=reply.cached_tokens,
-            completion_tokens=reply.completion_tokens,
-            seconds=reply.seconds,
-        )
-    )
-
-
-def _failed(session: Session, question: Question, request: Request, backend: Backend, error: NoVerdict) -> None:
-    session.run.events.emit(
-        CallFinished(
-            stage=question.stage.name,
-            label=request.label,
-            key=request.key,
-            provider=backend.provider.name,
-            model=request.model,
-            outcome=error.kind,
-            detail=error.detail[:300],
+            prompt_tokens=reply.prompt_tokens if reply else None,
+            cached_tokens=reply.cached_tokens if reply else None,
+            completion_tokens=reply.completion_tokens if reply else None,
+            seconds=reply.seconds if reply else 0.0,
         )
     )
 

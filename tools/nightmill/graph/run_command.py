@@ -53,6 +53,7 @@ class Run(OneLine, DoitRun):  # type: ignore[misc]  # doit has no type hints
         self.report = QuietReporter()
         with hold(session.run.lock), orderly_stop(session.stop):
             session.locked = True
+            session.run.ledger.rescue_left()
             sweep(session.run.root)
             stages = stages_of(session)
             if not args and not params["always"] and all(_settled(session, s) for s in stages):

@@ -128,13 +128,25 @@ class Ledger:
         except FileNotFoundError:
             write_atomic(target, data)
             return
+        except PermissionError:  # a file system without hard links
+            old.write_bytes(target.read_bytes())
         try:
             write_atomic(target, data)
-            displaced = old.read_bytes()
-            if sha(displaced) not in {e.sha for e in self.journal if e.path == path}:
-                self.journal.append([("rescued", stage, path, self.objects.put(displaced))])
+            self._rescue(stage, path, old)
         finally:
             old.unlink(missing_ok=True)
+
+    def _rescue(self, stage: str, path: str, old: Path) -> None:
+        """Keeps a displaced text that nobody has recorded."""
+        displaced = old.read_bytes()
+        if sha(displaced) not in {e.sha for e in self.journal}:
+            self.journal.append([("rescued", stage, path, self.objects.put(displaced))])
+
+    def rescue_left(self) -> None:
+        """The same for what a killed publication had linked aside. Call it under the run's lock, before leftovers are swept."""
+        for old in self.root.rglob(".*.old.tmp"):
+            if old.is_file() and not old.is_symlink():
+                self._rescue("", old.relative_to(self.root).as_posix(), old)
 
     def write_persons(self, stage: str, content: Mapping[str, bytes | None]) -> None:
         """Puts a text in place that counts as the person's (their edit merged with ours); what was there is kept as an object.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -24,7 +24,6 @@ class Stamp:
     product: Mapping[str, str]
     position: int
     by: str = "stage"
-    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 _ADAPTER = TypeAdapter(Stamp)
