@@ -144,7 +144,7 @@ def test_the_command_of_the_readme_starts_a_run_that_waits_for_its_mission(here:
     assert sorted(p.name for p in root.iterdir()) == ["doit.cfg", "mission.md", "run.yaml"]
     config = load(root / "run.yaml")
     assert config.providers["local"].url == arguments[arguments.index("--provider") + 1]
-    assert config.model("architect").model == arguments[arguments.index("--model") + 1]
+    assert config.candidates("architect")[0].model == arguments[arguments.index("--model") + 1]
     assert config.source == str(here / "old")
     done = run(root, command=DOIT)
     assert (done.code, done.events) == (78, ())

@@ -22,7 +22,7 @@ def load(tmp_path: Path, text: str | bytes) -> config.RunConfig:
 def test_the_shortest_run_yaml_has_three_keys(tmp_path: Path) -> None:
     loaded = load(tmp_path, GOOD)
     assert loaded.pipeline == "rewrite"
-    assert loaded.model("reviewer").model == "m"
+    assert loaded.candidates("reviewer")[0].model == "m"
 
 
 @pytest.mark.parametrize(

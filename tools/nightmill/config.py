@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from nightmill.errors import ConfigError, machine_trouble
 from nightmill.paths import expand
@@ -38,10 +38,12 @@ class OpenAIProvider(_Section):
     """Name of the environment variable that holds the key."""
     api_key_file: str | None = None
     """File with the key (mode 0600), relative to the run directory or absolute."""
-    idle_s: float = Field(default=120, gt=0)
-    """Give up when no token came for this long."""
-    first_token_s: float = Field(default=900, gt=0)
-    """The same for the first token, which waits for the whole prefill."""
+    idle_s: float | None = Field(default=None, gt=0)
+    """Give up when no token came for this long; null: from measured speeds (calls/speeds)."""
+    first_token_s: float | None = Field(default=None, gt=0)
+    """The same for the first token, which waits for the whole prefill of this prompt."""
+    remote: Literal["refuse", "allow"] = "refuse"
+    """Whether a role with several models may move here when the address lies outside of the own network, or the model has a price."""
 
 
 class ScriptedProvider(_Section):
@@ -66,6 +68,17 @@ _OneProvider = Annotated[
 ]
 
 
+class Price(_Section):
+    """Money per million tokens, in any currency, as long as it is the same one everywhere."""
+
+    input: float = Field(default=0, ge=0)
+    output: float = Field(default=0, ge=0)
+
+    def of(self, prompt: int, completion: int) -> float:
+        """What so many tokens cost."""
+        return (prompt * self.input + completion * self.output) / 1e6
+
+
 class ModelConfig(_Section):
     """Which model answers for a role, and how it is sampled."""
 
@@ -75,8 +88,13 @@ class ModelConfig(_Section):
     seed: int = 1
     max_tokens: int = Field(default=4096, gt=0)
     """Output reserve of one call, in tokens."""
-    context: int | None = Field(default=None, gt=0)
-    """Context window of one slot, in tokens. Needed only when the server does not tell."""
+    reasoning_tokens: int = Field(default=0, ge=0)
+    """Reserve for what the model thinks before it answers, in tokens, beside `max_tokens`."""
+    context: Annotated[int, Field(gt=0)] | Literal["probe"] | None = None
+    """Context window of one slot, in tokens. Needed only when the server does not tell; `probe`: have it measured, once."""
+    price: Price = Price()
+    quality: float | None = Field(default=None, ge=0, le=1)
+    """How good this model is for the role, compared with its alternatives; null: the measured share of replies that kept their format."""
     grain: Literal["auto", "whole", "item"] = "auto"
     """Ask for all at once, or once per function, clause and row. `auto`: item when the model's name says less than SMALL_BILLIONS."""
 
@@ -92,7 +110,16 @@ class ModelConfig(_Section):
         fact = (
             f"{self.model} temperature={self.temperature:g} seed={self.seed} max_tokens={self.max_tokens} context={self.context or 'auto'}"
         )
-        return fact + (" grain=item" if self.small else "")
+        thinks = f" reasoning_tokens={self.reasoning_tokens}" if self.reasoning_tokens else ""
+        return fact + thinks + (" grain=item" if self.small else "")
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, Mapping | ModelConfig) else value
+
+
+Models = Annotated[tuple[ModelConfig, ...], BeforeValidator(_listed), Field(min_length=1)]
+"""One model, or several in the order in which they are preferred."""
 
 
 class Budgets(_Section):
@@ -101,6 +128,12 @@ class Budgets(_Section):
     calls: int | None = Field(default=None, ge=0)
     tokens: int | None = Field(default=None, ge=0)
     minutes: float | None = Field(default=None, ge=0)
+    attempts: int | None = Field(default=None, ge=0)
+    """Candidates for milestones and repairs of the whole, all together."""
+    money: float | None = Field(default=None, ge=0)
+    """In the currency of the models' `price`."""
+    until: str | None = Field(default=None, pattern=r"^([01]?\d|2[0-3]):[0-5]\d$")
+    """Local time of day, "07:00": the next one after the run was started."""
 
 
 class Contract(_Section):
@@ -130,14 +163,23 @@ class RunConfig(_Section):
     source: str = Field(min_length=1)
     language: Literal["auto", "python"] = "auto"
     providers: dict[str, _OneProvider]
-    models: dict[str, ModelConfig]
+    models: dict[str, Models]
     budgets: Budgets = Budgets()
     contract: Contract = Contract()
     build: Build = Build()
     gates: Gates = Gates()
 
-    def model(self, role: str) -> ModelConfig:
+    def candidates(self, role: str) -> tuple[ModelConfig, ...]:
+        """Who may answer for a role, in the order in which the person prefers them."""
         return self.models.get(role) or self.models["default"]
+
+    def fact(self, role: str) -> str:
+        """What a stamp records of who answers for a role."""
+        return " | ".join(model.fact for model in self.candidates(role))
+
+    def small(self, role: str) -> bool:
+        """Whether a role is asked item by item: as soon as one of its models needs it."""
+        return any(model.small for model in self.candidates(role))
 
     def option(self, dotted: str) -> Any:
         """The value at `build.max_iterations` and the like. Raises KeyError on a name that is not in the model."""
@@ -178,11 +220,13 @@ def parse(raw: Mapping[str, Any], name: str = "run.yaml") -> RunConfig:
         raise ConfigError("; ".join(_problem(e, name) for e in unknown_keys_first[:3])) from error
     if "default" not in config.models:
         raise ConfigError(f"{name}: models: needs a `default` entry (provider and model)")
-    for role, model in config.models.items():
+    for role, models in config.models.items():
         if role != "default" and role not in ROLES:
             raise ConfigError(f"{name}: models.{role}: unknown role{_near(role, ROLES)}; roles are default, {', '.join(ROLES)}")
-        if model.provider not in config.providers:
-            raise ConfigError(f"{name}: models.{role}.provider: no provider `{model.provider}`{_near(model.provider, config.providers)}")
+        for model in models:
+            if model.provider not in config.providers:
+                near = _near(model.provider, config.providers)
+                raise ConfigError(f"{name}: models.{role}.provider: no provider `{model.provider}`{near}")
     return config
 
 
@@ -209,7 +253,8 @@ def api_key(provider: OpenAIProvider, root: Path) -> str | None:
 
 def _problem(error: Any, name: str) -> str:
     loc = error["loc"]
-    place = [str(p) for n, p in enumerate(loc) if (loc[0], n) != ("providers", 2)]
+    unseen = {("providers", 2)} | ({("models", 2)} if loc[2:3] == (0,) else set()) | ({("models", 4)} if "context" in loc else set())
+    place = [str(p) for n, p in enumerate(loc) if (loc[0], n) not in unseen]
     where = ".".join(place)
     if error["type"] == "extra_forbidden":
         return f"{name}: unknown key `{where}`{_near(place[-1], _keys(loc))}"

@@ -28,11 +28,12 @@ class Backends:
 
     def check(self) -> None:
         """Opens every provider that a role uses. Raises ConfigError on a missing key or folder, before anything is asked."""
-        for model in self.run.config.models.values():
-            self._provider(model.provider)
+        for models in self.run.config.models.values():
+            for model in models:
+                self._provider(model.provider)
 
     def of(self, role: str) -> Backend:
-        model = self.run.config.model(role)
+        model = self.run.config.candidates(role)[0]
         return Backend(self._provider(model.provider), model)
 
     def window(self, backend: Backend) -> int:

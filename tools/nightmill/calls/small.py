@@ -26,7 +26,7 @@ _RESULT = re.compile(r"\s+(?:==|->|=>|→|=|#|returns\b|raises\b|gives\b|is\b|\|
 
 def asks_small(ctx: Ctx) -> bool:
     """Whether the model of this stage is asked item by item (`grain` in run.yaml)."""
-    return ctx.config.model(ctx.stage.role).small
+    return ctx.config.small(ctx.stage.role)
 
 
 @dataclass(frozen=True)

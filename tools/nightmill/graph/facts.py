@@ -79,7 +79,7 @@ def facts_of(session: Session, stage: Stage) -> dict[str, str]:
     facts[f"code {stage.file.name}"] = file_hash(stage.file)
     facts |= {f"skill {name}": file_hash(skills_dir() / f"{name}.md") for name in stage.skills}
     facts |= {f"template {name}": sha(template_closure(name)) for name in stage.all_templates}
-    facts |= {f"model {role}": config.model(role).fact for role in stage.roles}
+    facts |= {f"model {role}": config.fact(role) for role in stage.roles}
     facts |= {f"option {name}": json.dumps(config.option(name)) for name in stage.config}
     if stage.slice:
         facts["slice"] = sha(stage.slice)

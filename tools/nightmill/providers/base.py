@@ -11,18 +11,25 @@ from typing import Literal, Protocol
 Kind = Literal[
     "unreachable",  # refused, no route, DNS, TLS
     "unauthorized",  # 401, 403
+    "no_quota",  # 402, or a 429 that says the account is used up
     "no_model",  # 404 on the model or the route
     "rate_limited",  # 429
     "loading",  # 503 while a model loads
-    "server_error",  # 5xx, an error object in the stream
+    "server_error",  # 5xx
+    "stream_error",  # an error object in a stream that had begun
     "bad_request",  # any other 4xx
     "too_large",  # the server says that prompt plus output exceed its window
+    "truncated",  # the server answered a part of the prompt and did not say so
     "dropped",  # the stream ended without a stop reason
     "idle",  # no token for the idle timeout
     "length",  # cut off at max_tokens
-    "empty",  # nothing, or reasoning only
+    "empty",  # nothing at all
+    "reasoning_only",  # it thought, and gave no answer
+    "refusal",  # the server's or the model's own content filter
     "loop",  # the same lines again and again
-    "garbage",  # HTML from a proxy, not an event stream, invalid UTF-8
+    "html",  # a page of a proxy or a web site
+    "bad_utf8",  # bytes that are no text
+    "garbage",  # anything else that is no event stream
 ]
 
 
@@ -69,6 +76,20 @@ class Request:
 
 
 @dataclass(frozen=True)
+class Terms:
+    """How one call is made: no part of what is asked, so no part of its key. Times in seconds; None is the provider's own default."""
+
+    first_token_s: float | None = None
+    """From the connection to the first token: the prefill of this prompt. Progress reports restart it."""
+    idle_s: float | None = None
+    """Between tokens."""
+    resume: str = ""
+    """What an interrupted call had written of this answer: the provider goes on behind it. Only for one that `continues`."""
+    on_thought: Callable[[str], None] | None = None
+    """Gets each piece of reasoning as it comes: such an answer cannot be continued later."""
+
+
+@dataclass(frozen=True)
 class Reply:
     """A finished answer. Token counts are the server's own, None where it gave none; seconds are wall time."""
 
@@ -78,17 +99,23 @@ class Reply:
     reasoning: str = ""
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
+    evaluated_tokens: int | None = None
+    """The part of the prompt that was computed for this call; the rest came from the server's cache."""
     completion_tokens: int | None = None
     seconds: float = 0.0
+    first_token_s: float | None = None
+    """Seconds from the connection to the first token."""
     estimated: bool = False
     """The token counts are estimates of ours, not the server's."""
+    resumed: int = 0
+    """Characters at the start of `text` that an interrupted call had written; the counts are those of the rest."""
 
 
 class Provider(Protocol):
     name: str
 
-    def complete(self, request: Request, on_text: Callable[[str], None], stopping: Callable[[], bool]) -> Reply:
-        """Streams one answer; `on_text` gets each piece of visible text as it comes.
+    def complete(self, request: Request, on_text: Callable[[str], None], stopping: Callable[[], bool], terms: Terms = Terms()) -> Reply:
+        """Streams one answer; `on_text` gets each piece of visible text as it comes, without what was resumed.
 
         Raises NoVerdict, or errors.Stopped soon after `stopping()` turns true.
         """
@@ -96,7 +123,13 @@ class Provider(Protocol):
     def window(self, model: str) -> int | None:
         """Context window of the slot that will answer, in tokens; None when the server does not say. Raises NoVerdict."""
 
+    def probe(self, model: str) -> int | None:
+        """The same, measured with prompts of growing size; None when that shows nothing. Raises NoVerdict."""
+
     def count(self, text: str) -> int | None:
         """Tokens in `text` by the server's own tokenizer; None when it has none."""
+
+    def continues(self, model: str) -> bool:
+        """Whether it can go on behind the beginning of an answer: probed once, never assumed. False when nobody answers."""
 
     def close(self) -> None: ...

@@ -17,7 +17,9 @@ from nightmill.run.atomic import append_line
 class _Event(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     at: float = Field(default_factory=time.time)
-    """Unix time, seconds."""
+    """Unix time, seconds; a clock may jump."""
+    up: float = 0.0
+    """Seconds since the process that wrote it opened the log, by a clock that does not jump. Set by EventLog."""
 
 
 class RunStarted(_Event):
@@ -58,9 +60,13 @@ class CallStarted(_Event):
     model: str
     prompt_tokens: int
     """Counted before sending, by the server's tokenizer or by the stated bound."""
+    max_tokens: int = 0
+    """Reserved for the answer and its reasoning."""
     window: int | None = None
     left_out: tuple[str, ...] = ()
     """Sections that did not fit."""
+    resumed: int = 0
+    """Characters of an interrupted answer that this call goes on from."""
 
 
 class CallFinished(_Event):
@@ -70,14 +76,24 @@ class CallFinished(_Event):
     key: str
     provider: str
     model: str
+    """The model that answered."""
+    named: str = ""
+    """The model that was asked for, where another one answered."""
     outcome: str
     """`ok`, or the kind of a NoVerdict."""
     detail: str = ""
     replayed: bool = False
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
+    evaluated_tokens: int | None = None
     completion_tokens: int | None = None
     seconds: float = 0.0
+    first_token_s: float | None = None
+    cost: float = 0.0
+    """Money, in the currency of the models' `price`."""
+    resumed: int = 0
+    next: str = ""
+    """What is done after a call without a verdict, one line."""
 
 
 class ReplyRefused(_Event):
@@ -133,6 +149,26 @@ class Finding(_Event):
     text: str
 
 
+class Forecast(_Event):
+    """What the stages to be made will take, from measured speeds, and what they took."""
+
+    kind: Literal["forecast"] = "forecast"
+    calls: int
+    tokens: int
+    seconds: float
+    basis: str
+    """Where the figures come from, one line."""
+
+
+class WindowProbed(_Event):
+    """A context window that was measured because the server does not tell it."""
+
+    kind: Literal["window_probed"] = "window_probed"
+    provider: str
+    model: str
+    window: int
+
+
 class Note(_Event):
     """Something the person may want to know, with no consequence."""
 
@@ -153,6 +189,8 @@ Event = Annotated[
     | GateRan
     | AttemptFinished
     | Finding
+    | Forecast
+    | WindowProbed
     | Note,
     Field(discriminator="kind"),
 ]
@@ -166,11 +204,13 @@ class EventLog:
         self.path = path
         self._lock = threading.Lock()
         self._subscribers: list[Callable[[Event], None]] = []
+        self._opened = time.monotonic()
 
     def subscribe(self, callback: Callable[[Event], None]) -> None:
         self._subscribers.append(callback)
 
     def emit(self, event: Event) -> None:
+        event = event.model_copy(update={"up": round(time.monotonic() - self._opened, 3)})
         line = event.model_dump_json(exclude_defaults=False).encode() + b"\n"
         with self._lock:
             append_line(self.path, line, sync=False)

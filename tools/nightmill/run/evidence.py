@@ -34,4 +34,4 @@ def _timeless(event: Event) -> str:
         steps = "".join(f"{s.name}:{s.status}:{s.exit}:{s.detail}" for s in event.record.steps)
         tests = "".join(f"{t.id}:{t.outcome}" for t in event.record.tests)
         return f"{event.stage} {event.attempt} {event.record.verdict} {event.record.tree} {steps} {tests}"
-    return event.model_dump_json(exclude={"at"})
+    return event.model_dump_json(exclude={"at", "up"})
