@@ -17,6 +17,7 @@ from stages.implement import implement
 from stages.intake import intake
 from stages.integrate import integrate
 from stages.merge import merge_wave
+from stages.mutants import mutants
 from stages.plan import plan
 from stages.proof import proof
 from stages.report import report
@@ -44,6 +45,7 @@ REWRITE: Pipeline = (
     Waves(implement, merge_wave),  # every milestone of a wave at once, then one tree
     integrate,  # the whole, mended against the locked tests → v2/
     verify,  # v2 as it lies there, against the locked tests → gate.md; nothing else says done
+    mutants,  # small faults in v2: which of them no test notices → mutants.json
     production_review,  # the final panel; it comments
     formal_review,
     ip_review,

@@ -23,6 +23,10 @@ def baseline(ctx: Ctx) -> None:
     ctx.write(json.dumps(told, indent=1, ensure_ascii=False))
     if bad := outcomes["failed"] + outcomes["error"]:
         ctx.note(f"{len(bad)} of the old program's own tests are red here: {', '.join(bad[:5])}")
+        what = f"{len(bad)} of {len(record.tests)} own tests of the old program were red before anything was changed"
+        ctx.finding("baseline", f"{what}, and are not charged to v2: {', '.join(bad[:12])}")
+    elif not record.built:
+        ctx.finding("baseline", f"the old program does not build here, so its own tests say nothing: {record.reason}")
 
 
 def own_tests(pack: LanguagePack, source: Tree) -> dict[str, bytes]:
@@ -32,3 +36,12 @@ def own_tests(pack: LanguagePack, source: Tree) -> dict[str, bytes]:
         return {}
     folders = tuple(f"{parent}/" for path in tests if (parent := PurePosixPath(path).parent.as_posix()) != ".")
     return {path: data for path, data in source.items() if path in tests or path.startswith(folders) or path == "conftest.py"}
+
+
+def passed_before(text: str) -> list[str]:
+    """Ids of the old program's own tests that passed on it, from what baseline.json holds; none when it has another shape."""
+    try:
+        found = json.loads(text)["tests"]["passed"]
+    except (ValueError, KeyError, TypeError):
+        return []
+    return [id for id in found if isinstance(id, str)] if isinstance(found, list) else []

@@ -9,7 +9,12 @@ from nightmill.graph.reading import summary_of
 from nightmill.graph.stage import stage
 
 
-@stage(makes="deviations.md", optional=["gate.md", "contract.md", "test_matrix.md", "proof.json"], closing=True, evidence=True)
+@stage(
+    makes="deviations.md",
+    optional=["gate.md", "contract.md", "test_matrix.md", "proof.json", "mutants.json"],
+    closing=True,
+    evidence=True,
+)
 def deviations(ctx: Ctx) -> None:
     """Gather all findings, grouped by who noticed, and what is not proven."""
     summary = summary_of(ctx.session, states(ctx.session))

@@ -36,7 +36,7 @@ def plan(ctx: Ctx) -> None:
     schema = ctx.tree("schema/")
     stubs = ctx.pack.stubs(schema)
     if not stubs:
-        raise StageFailed("schema/ has no stub to implement: give it a function whose body is `raise NotImplementedError`")
+        raise StageFailed(f"schema/ has no stub to implement: give it a function whose body is `{ctx.pack.stub}`")
     try:
         small = asks_small(ctx)
         made = Plan.read(by_imports(stubs, schema)) if small else ctx.ask(facts={"stub_files": tuple(stubs)}, stubs=stubs)
@@ -60,7 +60,7 @@ def by_imports(stubs: Mapping[str, tuple[str, ...]], schema: Mapping[str, bytes]
     blocks = []
     for file, names in stubs.items():
         imports = "\n".join(
-            line for line in schema[file].decode("utf-8", "replace").split("\n") if re.match(r"\s*(from|import|use|#include)\b", line)
+            line for line in schema[file].decode("utf-8", "replace").split("\n") if re.match(r"\s*(from|import|use|#include|export\b.*\bfrom|\}\s*from)\b", line)
         )
         before = [slug(other) for other in stubs if other != file and re.search(rf"\b{re.escape(PurePosixPath(other).stem)}\b", imports)]
         blocks.append(_by_file(file, names, f"DEPENDS_ON: {', '.join(before) or 'none'}\n"))

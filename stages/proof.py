@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 
 from nightmill.build.acceptance import deciding, proof_json, proven_rows, reason
+from nightmill.build.locked import BY_HAND, WRITER, asked_by, edited, locks, softened
+from nightmill.build.own import own
 from nightmill.calls.numbered import clauses, rows
 from nightmill.errors import MachineError
-from nightmill.gate.proof import row
+from nightmill.gate.authority import counted
+from nightmill.gate.proof import Proof, row
 from nightmill.graph.context import Ctx
 from nightmill.graph.stage import GATES, stage
 from stages.tests import SET_ASIDE
@@ -32,4 +35,19 @@ def proof(ctx: Ctx) -> None:
     for test in sorted({*found.vacuous, *found.broken, *found.disputed}):
         if test.partition("[")[0] not in deciding(found):
             ctx.finding("proof", f"{test} proves nothing: {found.reasons.get(test, '')}", row(test))
-    ctx.write(proof_json(found, tuple(line.id for line in matrix), why))
+    ctx.write(proof_json(found, tuple(line.id for line in matrix), why, _locked(ctx, found)))
+
+
+def _locked(ctx: Ctx, found: Proof) -> dict[str, object]:
+    """What verify holds the tests to: their files, what these ask, and what a person changed since the stage `tests` wrote them."""
+    tests, written = ctx.tree("acceptance/"), ctx.written(WRITER, "acceptance/")
+    less = softened(ctx.pack, written, tests)
+    for test, what in less.items():
+        ctx.finding("proof", f"{test} asks less than it did: {what}, by {BY_HAND}", row(test))
+    return {
+        "own": [*own(found.proven), *own(found.vacuous)],
+        "files": locks(tests),
+        "asked": counted(asked_by(ctx.pack, tests)),
+        "edited": [f"{path}: {BY_HAND}" for path in edited(written, tests)],
+        "weakened": {test: f"{what}, by {BY_HAND}" for test, what in less.items()},
+    }

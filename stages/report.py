@@ -12,7 +12,7 @@ from nightmill.report import diff_trees, render_report
 
 @stage(
     makes="report.html",
-    optional=["source.lock", "v2/", "gate.md", "deviations.md", "contract.md", "test_matrix.md", "proof.json"],
+    optional=["source.lock", "v2/", "gate.md", "deviations.md", "contract.md", "test_matrix.md", "proof.json", "mutants.json"],
     templates=["report.html.j2"],
     closing=True,
     evidence=True,

@@ -43,9 +43,10 @@ def fee(minutes: int) -> int:
             path for path in schema.files if path.startswith("schema/") and not any(old.startswith("schema/") for old in facts["source"])
         ]:
             rules.append(f"paths start at the project's root, so write {foreign[0].removeprefix('schema/')} instead of {foreign[0]}")
-        rules += [f"{d.file}:{d.line}: {d.message}" for d in pack.precheck(schema.tree) if d.severity == "error"]
+        whole = {**pack.scaffold({}), **schema.tree}
+        rules += [f"{d.file}:{d.line}: {d.message}" for d in pack.precheck(whole) if d.severity == "error"]
         if bodies := _bodies(pack, schema.files):
-            rules.append(f"replace the body by `raise NotImplementedError` in {', '.join(bodies[:12])}")
+            rules.append(f"replace the body by `{pack.stub}` in {', '.join(bodies[:12])}")
         if not rules and not pack.stubs(schema.tree):
             rules.append("there is no function to implement: give the public functions with their signatures")
         if rules:
@@ -94,7 +95,7 @@ def schema(ctx: Ctx) -> None:
         return
     source = ctx.source()
     reply = ctx.ask(facts={"pack": ctx.pack, "source": tuple(source)}, rules=ctx.pack.schema_rules)
-    ctx.write_tree(reply.tree)
+    ctx.write_tree({**ctx.pack.scaffold(source), **reply.tree})
     for path, data in source.items():
         if path in reply.files:
             new = {symbol.name for symbol in ctx.pack.symbols(path, reply.files[path])}
@@ -109,4 +110,4 @@ def _as_before(ctx: Ctx) -> dict[str, bytes]:
     texts = {path: ctx.pack.skeleton(path, data.decode("utf-8", "replace")) for path, data in program(ctx).items()}
     tree = {path: text.encode() for path, text in texts.items() if text is not None and not ctx.pack.forbidden(path)}
     data = {p: d for p, d in ctx.source().items() if not p.endswith(tuple(ctx.pack.suffixes)) and not ctx.pack.forbidden(p)}
-    return {**data, **tree} if ctx.pack.stubs(tree) else {}
+    return {**data, **ctx.pack.scaffold(ctx.source()), **tree} if ctx.pack.stubs(tree) else {}

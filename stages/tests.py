@@ -18,8 +18,8 @@ from nightmill.gate.proof import row as row_of
 from nightmill.graph.context import Ctx
 from nightmill.graph.stage import stage
 
-AGAIN = f"{ACCEPTANCE}/test_again.py"
-"""The only file of the second asking, so that it cannot touch a test that is already proved."""
+AGAIN = f"{ACCEPTANCE}/test_again"
+"""The only file of the second asking, without its ending, so that it cannot touch a test that is already proved."""
 SET_ASIDE = "set_aside.md"
 """Beside the tests: a line `- T3: why` for each row whose tests were not taken."""
 
@@ -54,10 +54,10 @@ def test_t3_negative_time_is_an_error():
         reply = super().parse(text, facts)
         pack: LanguagePack = facts["pack"]
         known: frozenset[str] = frozenset(facts["rows"])
-        outside = [path for path in reply.files if not re.fullmatch(rf"{ACCEPTANCE}/test_\w+\.\w+", path)]
-        rules = [f"the path {path} is not of the form {ACCEPTANCE}/test_name.py" for path in outside]
-        if AGAIN in reply.files and "paths" not in facts:
-            rules.append(f"give {AGAIN} another name")
+        outside = [path for path in reply.files if not re.fullmatch(rf"{ACCEPTANCE}/test_\w+{re.escape(pack.test_suffix)}", path)]
+        rules = [f"the path {path} is not of the form {ACCEPTANCE}/test_name{pack.test_suffix}" for path in outside]
+        if (again := AGAIN + pack.test_suffix) in reply.files and "paths" not in facts:
+            rules.append(f"give {again} another name")
         rules += [f"{ACCEPTANCE}/{d.file}:{d.line}: {d.message}" for d in pack.precheck(_tree(reply.files)) if d.severity == "error"]
         tests = [test for path, content in reply.files.items() for test in pack.tests_in(path, content)]
         if strays := [test.rpartition("::")[2] for test in tests if not row_of(test)]:
@@ -66,7 +66,7 @@ def test_t3_negative_time_is_an_error():
         if others := sorted({row_of(test) for test in tests} - known - {""}):
             rules.append(f"{', '.join(others)} is not asked for: write tests for {', '.join(sorted(known))} only")
         if not tests and not rules:
-            rules.append("there is no test function: write `def test_t1_name():` for row T1")
+            rules.append("there is no test function: write one for row T1, named test_t1_name")
         if rules:
             raise BadReply("Write the test files again and mend this: " + "; ".join(rules) + ".")
         return reply
@@ -92,6 +92,8 @@ def test_t1_the_program_answers():
     role="tester",
     reply=AcceptanceTests,
     stub=STUB,
+    config=["tests"],
+    persons=True,
 )
 def tests(ctx: Ctx) -> None:
     """Write the acceptance tests and prove them: collected, red on the stubs, in agreement with the old program."""
@@ -101,6 +103,7 @@ def tests(ctx: Ctx) -> None:
     ids = tuple(row.id for row in matrix)
     if not ids:
         raise StageFailed("test_matrix.md has no row: write at least one line such as `T1 | C1 | input | expected`")
+    persons = _persons(ctx, changed)
     small = asks_small(ctx)
     files = _by_row(ctx, matrix) if small else _ask(ctx, ids).files
     proof = _proved(ctx, files, changed)
@@ -117,7 +120,23 @@ def tests(ctx: Ctx) -> None:
     if without := [id for id in wanting if id not in done]:
         ctx.note(f"no test that decides for {', '.join(without)}: {SET_ASIDE} says why")
     aside = "".join(f"- {id}: {why}\n" for id, why in wanting.items() if id not in done)
-    ctx.write_tree(_tree(kept) | ({SET_ASIDE: aside.encode()} if aside else {}))
+    ctx.write_tree(_tree(kept) | ({SET_ASIDE: aside.encode()} if aside else {}) | persons)
+
+
+def _persons(ctx: Ctx, changed: frozenset[str]) -> dict[str, bytes]:
+    """The person's own tests. One that can judge no code is theirs to mend, before anything is asked for."""
+    brought = ctx.own_tests()
+    if not brought:
+        return {}
+    if not ctx.pack.count_tests(brought) and not ctx.pack.precheck(brought):
+        raise StageFailed("your own tests hold no test that is collected: correct them, or remove `tests:` from run.yaml")
+    proof = ctx.prove(brought, changed)
+    if proof.trouble:
+        raise StageFailed(f"your own tests could not be tried: {proof.trouble}")
+    if proof.broken:
+        why = "; ".join(f"{test}: {proof.reasons[test]}" for test in proof.broken[:3])
+        raise StageFailed(f"your own tests cannot all judge ({why}): correct them, or schema/ where it lacks what they use")
+    return brought
 
 
 def _ask(ctx: Ctx, ids: tuple[str, ...], again: tuple[str, ...] = (), path: str = "") -> AcceptanceTests:
@@ -138,7 +157,7 @@ def _once_more(
 ) -> tuple[dict[str, str], Proof]:
     """The files with new tests for the rows that have none that decides, and the proof of all."""
     try:
-        second = _ask(ctx, tuple(wanting), tuple(f"{id}: {why}" for id, why in wanting.items()), AGAIN)
+        second = _ask(ctx, tuple(wanting), tuple(f"{id}: {why}" for id, why in wanting.items()), AGAIN + ctx.pack.test_suffix)
     except (BadReply, NoUsableReply) as error:
         ctx.note(f"no second set of tests for {', '.join(wanting)}: {error}")
         return files, proof
@@ -170,19 +189,20 @@ def _tree(files: Mapping[str, str]) -> dict[str, bytes]:
     return {path.removeprefix(f"{ACCEPTANCE}/"): text.encode() for path, text in files.items()}
 
 
-ROWS = f"{ACCEPTANCE}/test_rows.py"
-"""Tests that a program wrote from rows whose call and result are exact."""
+ROWS = f"{ACCEPTANCE}/test_rows"
+"""Tests that a program wrote from rows whose call and result are exact; without the ending."""
 
 
 def _by_row(ctx: Ctx, matrix: tuple[Row, ...]) -> dict[str, str]:
     """A test per row: written by program where call and result are exact, else asked for, one row at a time."""
     schema = ctx.tree("schema/")
     written = {row.id: ctx.pack.test_of(row.id, row.input, row.expected, schema) for row in matrix}
-    files = {ROWS: "\n\n".join(text for text in written.values() if text)} if any(written.values()) else {}
+    rows = ctx.pack.test_head + "\n\n".join(text for text in written.values() if text)
+    files = {ROWS + ctx.pack.test_suffix: rows} if any(written.values()) else {}
     for row in matrix:
         if written[row.id]:
             continue
-        path = f"{ACCEPTANCE}/test_{row.id.lower()}.py"
+        path = f"{ACCEPTANCE}/test_{row.id.lower()}{ctx.pack.test_suffix}"
         again = (f"{row.id}: {row.input}, expected: {row.expected}",)
         try:
             files |= _ask(ctx, (row.id,), again, path).files

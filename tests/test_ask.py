@@ -16,7 +16,7 @@ from nightmill.calls.replies import Review
 from nightmill.errors import BadReply, ConfigError, NightmillError, NoProvider, NoUsableReply, OutOfBudget, Stopped
 from nightmill.graph.context import Ctx
 from nightmill.graph.session import Session
-from nightmill.providers.base import Reply, Request
+from nightmill.providers.base import Reply, Request, Terms
 from nightmill.providers.scripted import Scripted
 from nightmill.run.events import read_events
 from runs import DOIT, run
@@ -46,10 +46,10 @@ class Recording(Scripted):
         self.requests: list[Request] = []
         self.before = before
 
-    def complete(self, request: Request, on_text: Callable[[str], None], stopping: Callable[[], bool]) -> Reply:
+    def complete(self, request: Request, on_text: Callable[[str], None], stopping: Callable[[], bool], terms: Terms = Terms()) -> Reply:
         self.requests.append(request)
         self.before(len(self.requests))
-        return super().complete(request, on_text, stopping)
+        return super().complete(request, on_text, stopping, terms)
 
 
 def recording(session: Session, before: Callable[[int], None] = lambda n: None) -> list[Request]:
@@ -314,7 +314,7 @@ def test_a_cut_off_reply_is_asked_for_once_more_with_more_room(root: Path) -> No
 
 @pytest.mark.parametrize(
     ("kind", "directive", "text"),
-    [("empty", "reasoning=1", GOOD), ("empty", "chunk=1", " \n"), ("loop", "chunk=400", "The program is right in this place.\n" * 200)],
+    [("reasoning_only", "reasoning=1", GOOD), ("empty", "chunk=1", " \n"), ("loop", "chunk=400", "The program is right in this place.\n" * 200)],
 )
 def test_an_empty_or_endless_reply_is_asked_for_with_another_seed(root: Path, kind: str, directive: str, text: str) -> None:
     error, asked = failing(root, directive, text)

@@ -289,7 +289,7 @@ def test_replayed_calls_cost_nothing_on_the_board() -> None:
     board = Board()
     for event in [*call(0, "plan", "1"), *call(0, "plan", "2", replayed=True)]:
         board.apply(event)
-    assert (board.asked, board.tokens_spent) == (1, 1200)
+    assert (board.spent.calls, board.spent.tokens) == (1, 1200)
 
 
 def test_a_new_plan_keeps_what_this_run_made_and_what_runs() -> None:

@@ -173,13 +173,13 @@ def test_a_file_that_is_no_text_conflicts_instead_of_being_mixed_or_ending_the_r
 
 
 def test_minutes_between_two_runs_cost_no_budget(root: Path) -> None:
-    session = opened(root)
-    day = 86_400.0
-    now = time.time()
-    for at in (now - day, now - day + 60):
-        kind = RunStarted(at=at, pid=1, version="0", command="doit") if at < now - day + 1 else RunEnded(at=at, exit=0, word="done")
-        session.run.events.emit(kind)
-    assert Budget(Budgets(minutes=5), session.run.events).minutes == pytest.approx(1, abs=0.2)
+    day_ago = time.time() - 86_400
+    log = root / ".nightmill/events.jsonl"
+    log.parent.mkdir()
+    for event in (RunStarted(at=day_ago, up=1, pid=1, version="0", command="doit"), RunEnded(at=day_ago + 60, up=61, exit=0, word="done")):
+        with log.open("a") as file:
+            file.write(event.model_dump_json() + "\n")
+    assert Budget(Budgets(minutes=5), opened(root).run.events).minutes == pytest.approx(1, abs=0.2)
 
 
 def test_a_hangup_that_nohup_ignores_stays_ignored() -> None:

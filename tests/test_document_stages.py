@@ -46,8 +46,9 @@ class Scripted:
         self.notes: list[str] = []
         self.findings: list[tuple[str, str, str, str]] = []
         self.text, self.made = "", {}
+        self.brought: dict[str, bytes] = {}
         self.trees: dict[str, dict[str, bytes]] = {}
-        self.config = SimpleNamespace(model=lambda role: SimpleNamespace(small=False))
+        self.config = SimpleNamespace(small=lambda role: False)
 
     def run(self) -> Scripted:
         self.stage.body(self)  # type: ignore[arg-type]
@@ -72,6 +73,12 @@ class Scripted:
 
     def tree(self, name: str) -> dict[str, bytes]:
         return self.trees[name] if name in self.trees else self.files[name.rstrip("/")]
+
+    def own_tests(self) -> dict[str, bytes]:
+        return self.brought
+
+    def written(self, stage: str, target: str) -> dict[str, bytes]:
+        return self.trees.get("written", self.tree(target))
 
     def source(self) -> dict[str, bytes]:
         return SOURCE

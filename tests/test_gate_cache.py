@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nightmill.gate.cache import GateCache
 from nightmill.gate.languages.python import PythonPack
+from nightmill.gate.manner import twice
 from nightmill.gate.quality import QualityGate
 from nightmill.gate.sandbox import Limits, find
 
@@ -50,3 +51,19 @@ def test_a_damaged_record_is_gated_again(tmp_path: Path) -> None:
     (path,) = tmp_path.glob("*.json")
     path.write_text('{"verdict": "gre')
     assert cache(tmp_path).run(TREE, TESTS).verdict == "green"
+
+
+def test_a_record_of_one_run_does_not_stand_for_two(tmp_path: Path) -> None:
+    once = cache(tmp_path).run(TREE, TESTS)
+    both = cache(tmp_path).run(TREE, TESTS, twice(TESTS))
+    assert once.steps[-1].again is None and both.steps[-1].again
+    assert cache(tmp_path).run(TREE, TESTS, twice(TESTS)) == both and cache(tmp_path).run(TREE, TESTS) == once
+    assert records(tmp_path) == 2
+
+
+def test_a_test_step_alone_is_remembered_apart_from_whole_records(tmp_path: Path) -> None:
+    cache(tmp_path).run(TREE, TESTS, twice(TESTS))
+    first = cache(tmp_path).test(TREE, TESTS, twice(TESTS))
+    assert cache(tmp_path).test(TREE, TESTS, twice(TESTS)) == first and records(tmp_path) == 2
+    ends = {"test_m.py": b"import os\n\n\ndef test_f():\n    os._exit(0)\n"}
+    assert cache(tmp_path).test(TREE, ends).status == "incomplete" and records(tmp_path) == 2

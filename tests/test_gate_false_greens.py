@@ -82,6 +82,12 @@ RED = {
     "skip_at_import": "import pytest; pytest.skip('not here', allow_module_level=True)",
     "skip_in_a_test": "import pytest\ndef f(x): pytest.skip('not today')",
     "expected_failure": "import pytest\ndef f(x): pytest.xfail('known')",
+    "needs_what_is_missing": "import pytest\ndef f(x): return pytest.importorskip('nowhere_at_all')",
+    "expected_failure_raised": "import pytest\ndef f(x): raise pytest.xfail.Exception('known')",
+    "unittest_skip": "import unittest\ndef f(x): raise unittest.SkipTest('not today')",
+    "network": "import urllib.request\ndef f(x): return urllib.request.urlopen('http://192.0.2.1/', timeout=1).status and x",
+    "local_network": "import socket\ndef f(x): return socket.create_connection(('localhost', 80), timeout=1) and x",
+    "mixed_not_utf8": "import sys\ndef f(x):\n    sys.stdout.buffer.write(b'\\xff 2 passed'); sys.stdout.flush()\n    return -x",
     "debugger_left_in": "def f(x):\n    breakpoint()\n    return x",
     "printed_summary": f"print('{FAKE}')\n{BAD}\nprint('{FAKE}')",
     "colours": f"{BAD}\nprint('\\x1b[32m2 passed\\x1b[0m')",
@@ -102,6 +108,9 @@ def test_no_way_of_not_passing_looks_like_passing() -> None:
         "skip_at_import": "skipped",
         "skip_in_a_test": "skipped",
         "expected_failure": "xfailed",
+        "needs_what_is_missing": "skipped",
+        "expected_failure_raised": "xfailed",
+        "unittest_skip": "skipped",
     }
 
 
@@ -111,6 +120,9 @@ ONLY_SKIPS = {
     "skipped": "import pytest\ndef test_t1_a(): pytest.skip('x')\n@pytest.mark.skip\ndef test_t2_b(): pass",
     "skipped file": "import pytest\npytest.skip('x', allow_module_level=True)\ndef test_t1_a(): pass",
     "xfailed": "import pytest\n@pytest.mark.xfail\ndef test_t1_a(): assert False",
+    "importorskip": "import pytest\npytest.importorskip('nowhere_at_all')\ndef test_t1_a(): pass",
+    "condition": "import pytest\n@pytest.mark.skipif(True, reason='x')\ndef test_t1_a(): pass",
+    "not strict": "import pytest\n@pytest.mark.xfail(strict=False, raises=AssertionError)\ndef test_t1_a(): assert False",
     "xpassed": "import pytest\n@pytest.mark.xfail\ndef test_t1_a(): pass",
     "no parameters": "import pytest\n@pytest.mark.parametrize('x', [])\ndef test_t1_a(x): pass",
 }
@@ -119,7 +131,7 @@ ONLY_SKIPS = {
 def test_a_suite_that_judges_nothing_is_red() -> None:
     step = run(tree(app=GOOD), tree(**{f"acceptance__test_{i}": text for i, text in enumerate(ONLY_SKIPS.values())}))
     assert (step.status, verdict(step)) == ("failed", "red")
-    assert sorted(t.outcome for t in step.tests) == ["skipped", "skipped", "skipped", "skipped", "xfailed", "xpassed"]
+    assert sorted(t.outcome for t in step.tests) == [*["skipped"] * 6, "xfailed", "xfailed", "xpassed"]
 
 
 REWRITES = {
@@ -219,6 +231,24 @@ def test_five_megabytes_of_output_neither_fail_nor_fill_the_record() -> None:
     assert verdict(run(tree(app=loud + "x"))) == "green"
     failing = run(tree(app=loud + "-x"))
     assert verdict(failing) == "red" and len(failing.model_dump_json()) < 20_000
+
+
+def test_a_hundred_megabytes_of_output_end_the_run_or_fill_nothing() -> None:
+    loud = "import sys\ndef f(x):\n    for _ in range(1600): sys.stdout.write('x' * 65536)\n    return -x"
+    step = run(tree(app=loud), disk_mb=256, file_mb=256)
+    assert verdict(step) == "red" and len(step.model_dump_json()) < 30_000
+
+
+def test_a_test_that_ends_the_session_is_incomplete_and_one_that_marks_itself_expected_to_fail_is_red() -> None:
+    for text, expected in (
+        ("import pytest, app\ndef test_t1_a(): assert app.f(1) == 1\ndef test_t2_b(): pytest.exit('enough', returncode=0)", "incomplete"),
+        ("import pytest, app\ndef test_t1_a(request): request.applymarker(pytest.mark.xfail); assert app.f(1) == 2", "red"),
+        ("import pytest, app\ndef test_t1_a(request): request.node.add_marker(pytest.mark.xfail); assert app.f(1) == 1", "red"),
+        ("import app\nclass TestA:\n    def __init__(self): pass\n    def test_t1_a(self): assert app.f(1) == 2", "incomplete"),
+        ("import app\ndef test_t1_a():\n    yield\n    assert app.f(1) == 2", "red"),
+        ("import app\nasync def test_t1_a(): assert app.f(1) == 2", "red"),
+    ):
+        assert verdict(run(tree(app=GOOD), tree(acceptance__test_a=text))) == expected, text
 
 
 def test_output_past_the_capture_runs_into_its_limit() -> None:

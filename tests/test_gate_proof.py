@@ -217,3 +217,32 @@ def test_stubs_that_do_not_parse_are_not_blamed_on_the_tests() -> None:
 )
 def test_the_row_is_read_from_the_name(test: str, expected: str) -> None:
     assert row(test) == expected
+
+
+UNSTEADY = tree(
+    acceptance__test_unsteady="""
+        import money, os, time
+
+        SEEN = []
+
+        def test_t1_half(): assert money.half(4) == 2
+        def test_t2_fills(): SEEN.append(1); assert money.half(4) == 2
+        def test_t3_needs_the_fill(): assert not SEEN and money.half(4) == 2
+        def test_t4_zone(): assert money.LIMIT == 99 and time.localtime(0).tm_hour == 0
+        def test_t5_vacuous_east_of_greenwich(): assert time.localtime(0).tm_hour or money.half(1)
+    """
+)
+
+
+def test_a_test_that_two_runs_do_not_agree_about_is_broken_and_called_flaky() -> None:
+    v1 = {**V1, "money.py": V1["money.py"] + b"\n"}
+    proof = prove(gate(), STUBS, UNSTEADY, v1)
+    assert kinds(proof) == {"T1": "proven", "T2": "proven", "T3": "broken", "T4": "broken", "T5": "broken"}
+    assert [_short(test) for test in proof.flaky] == ["T3", "T4", "T5"]
+    on = {_short(test): why.split(":")[0] for test, why in proof.reasons.items() if test in proof.flaky}
+    assert on == {"T3": "is flaky on V1", "T4": "is flaky on V1", "T5": "is flaky on the stubs"}
+
+
+def test_where_the_old_program_may_differ_its_unsteadiness_is_not_the_tests() -> None:
+    proof = prove(gate(), STUBS, UNSTEADY, V1, frozenset({"T4"}))
+    assert kinds(proof)["T4"] == "proven" and [_short(test) for test in proof.flaky] == ["T3", "T5"]

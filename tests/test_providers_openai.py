@@ -72,7 +72,7 @@ def test_everything_of_the_request_is_sent_once_without_a_key_header() -> None:
 
 def test_a_redo_sends_another_seed() -> None:
     with FakeServer() as server:
-        client(server.url).complete(Request("m", (), 0, 7, 9, "", take=2), ignore, go_on)
+        client(server.url).complete(Request("m", REQUEST.messages, 0, 7, 9, "", take=2), ignore, go_on)
     assert server.calls[0].body["seed"] == 9
 
 
@@ -148,33 +148,54 @@ def test_an_answer_without_the_final_statistics_still_counts() -> None:
         (error(400, "This model's maximum context length is 4096 tokens"), "too_large", "4096"),
         (Http(413), "too_large", "413"),
         (error(429, "slow down"), "rate_limited", "slow down"),
+        (error(402, "pay first"), "no_quota", "402"),
+        (
+            error(429, "You exceeded your current quota, please check your plan and billing details", "insufficient_quota"),
+            "no_quota",
+            "plan",
+        ),
+        (error(429, "Your credit balance is too low"), "no_quota", "credit"),
+        (error(429, "Quota exceeded, see your billing page. Please retry in 12 s."), "rate_limited", "retry in 12"),
+        (error(429, "check your billing", Retry_After="30"), "rate_limited", "billing"),
         (loading(), "loading", "Loading model"),
         (error(503, "no capacity"), "server_error", "no capacity"),
         (error(500, "oops"), "server_error", "oops"),
         (html(502), "server_error", "HTML"),
-        (html(), "garbage", "HTML"),
-        (Http(200, b"<html>", {}), "garbage", "<html>"),
+        (html(), "html", "HTML"),
+        (Http(200, b"<html>", {}), "html", "<html>"),
         (Http(200, b'{"choices": []}', {"Content-Type": "application/json"}), "garbage", "JSON"),
         (Http(200, b'{"error": "down"}', {"Content-Type": "application/json"}), "server_error", "down"),
         (Http(204), "garbage", "204"),
         (Http(302, b"", {"Location": "http://other/v1?token=abc"}), "bad_request", "http://other/v1"),
-        (Say("some text", error={"message": "slot failed", "code": 500}), "server_error", "slot failed"),
+        (Say("some text", error={"message": "slot failed", "code": 500}), "stream_error", "slot failed"),
         (Say("", error={"message": "x", "type": "exceed_context_size_error", "code": 400}), "too_large", "x"),
         (Say("some text", error={"message": "busy", "code": 429}), "rate_limited", "busy"),
-        (Raw((b'error: {"code": 500, "message": "old style"}\n\n',)), "server_error", "old style"),
+        (Say("some text", error={"message": "Loading model", "code": 503}), "loading", "Loading"),
+        (Say("", error={"message": "no credits left", "code": 402}), "no_quota", "credits"),
+        (Raw((b'error: {"code": 500, "message": "old style"}\n\n',)), "stream_error", "old style"),
         (Say("some text", drop=9), "dropped", "closed"),
         (Say("some text", finish=None), "dropped", "stop reason"),
         (Say("some text", finish="length"), "length", "max_tokens = 200"),
         (Say("", think="hm", finish="length"), "length", "reasoning"),
         (Say(""), "empty", "nothing"),
         (Say(" \n\n"), "empty", "nothing"),
-        (Say("", think="hm"), "empty", "reasoning only"),
-        (Say("<think>\nhm"), "empty", "reasoning only"),
-        (Say("", finish="content_filter"), "empty", "content_filter"),
-        (Say("some text", finish="error"), "server_error", "error"),
+        (Say("", think="hm"), "reasoning_only", "reasoning only"),
+        (Say("<think>\nhm"), "reasoning_only", "reasoning only"),
+        (Say("", finish="content_filter"), "refusal", "content filter"),
+        (Say("some text", finish="content_filter"), "refusal", "content filter"),
+        (
+            Raw(
+                (event({"choices": [{"delta": {"refusal": "I will not."}}]}), event({"choices": [{"delta": {}, "finish_reason": "stop"}]}))
+            ),
+            "refusal",
+            "I will not.",
+        ),
+        (Raw((event({"choices": [{"message": {"refusal": "No."}, "finish_reason": "stop"}]}),)), "refusal", "No."),
+        (Say("some text", finish="error"), "stream_error", "error"),
         (loop(), "loop", "returns the value"),
         (Say("ok", think="I should look at it again.\n" * 50), "loop", "reasoning"),
-        (invalid_utf8(), "garbage", "UTF-8"),
+        (invalid_utf8(), "bad_utf8", "UTF-8"),
+        (Raw((b'data: {"choices": [{"delta": {"content": "\\ud83d"}}]}\n\n',)), "bad_utf8", "half a character"),
         (Raw((b"data: {oops\n\n",)), "garbage", "JSON"),
         (Raw((b"SSH-2.0-OpenSSH\n",)), "garbage", "SSH"),
         (Raw((event({"choices": 7}),)), "garbage", "choices"),

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from nightmill.errors import Stopped, UsageError
-from nightmill.providers.base import Kind, Message, NoVerdict, Reply, Request
+from nightmill.providers.base import Kind, Message, NoVerdict, Reply, Request, Terms
 from nightmill.providers.scripted import Directive, Scripted, split_directive
 
 
@@ -94,15 +94,30 @@ def test_the_directive_is_no_part_of_the_reply_and_thinking_is_kept_apart(tmp_pa
         ("error=401", "unauthorized", ""),
         ("error=429", "rate_limited", ""),
         *((f"error={kind}", kind, "") for kind in get_args(Kind)),
-        ("garbage=html", "garbage", ""),
-        ("garbage=utf8", "garbage", ""),
-        ("reasoning=1", "empty", ""),
+        ("garbage=html", "html", ""),
+        ("garbage=utf8", "bad_utf8", ""),
+        ("garbage=json", "garbage", ""),
+        ("reasoning=1", "reasoning_only", ""),
     ],
 )
 def test_faults_come_on_demand(tmp_path: Path, directive: str, kind: str, partial: str) -> None:
     write(tmp_path, "plan.md", f"<!-- scripted: {directive} -->\nsome text")
     caught = failure(tmp_path)
     assert (caught.kind, caught.partial) == (kind, partial)
+
+
+def test_a_resumed_answer_goes_on_to_its_end_and_one_of_another_file_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "plan.md", "<!-- scripted: cut=30 -->\n" + "some words of an answer " * 4)
+    interrupted = failure(tmp_path).partial
+    pieces: list[str] = []
+    provider = Scripted("demo", tmp_path)
+    reply = provider.complete(request("plan#1"), pieces.append, lambda: False, Terms(resume=interrupted.rstrip()))
+    assert reply.text == "some words of an answer " * 4
+    assert interrupted.rstrip() + "".join(pieces) == reply.text and reply.resumed == len(interrupted.rstrip())
+    with pytest.raises(NoVerdict) as caught:
+        provider.complete(request("plan#1"), pieces.append, lambda: False, Terms(resume="other words"))
+    assert caught.value.kind == "restarted"
+    assert provider.continues("any")
 
 
 def test_an_empty_file_is_an_empty_answer(tmp_path: Path) -> None:

@@ -93,7 +93,9 @@ def test_any_json_is_a_chunk_or_refused(value: object) -> None:
         ('{"choices": [{"delta": {"reasoning": "a"}}], "model": "m"}', Chunk(reasoning="a", model="m", alive=True)),
         ('{"choices": [{"delta": {"role": "assistant", "content": null}}]}', Chunk()),
         ('{"choices": [], "usage": {"prompt_tokens": 3}}', Chunk(usage=Usage(prompt=3))),
-        ('{"choices": [], "timings": {"cache_n": 236, "prompt_n": 1, "predicted_n": 35}}', Chunk(usage=Usage(237, 236, 35))),
+        ('{"choices": [], "timings": {"cache_n": 236, "prompt_n": 1, "predicted_n": 35}}', Chunk(usage=Usage(237, 236, 35, 1))),
+        ('{"choices": [], "prompt_progress": {"processed": 9}}', Chunk(progress=True)),
+        ('{"choices": [{"delta": {"refusal": "no"}}]}', Chunk(refusal="no", alive=True)),
     ],
 )
 def test_chunks_are_read(data: str, chunk: Chunk) -> None:

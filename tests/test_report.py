@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nightmill.clauses import Unproven
 from nightmill.deviations import render_deviations
 from nightmill.report import MAX_FILE_LINES, MAX_WIDTH, TreeDiff, diff_trees, render_report
-from nightmill.run.events import Event, Finding, GateRan, RunStarted, StageStarted
+from nightmill.run.events import CallFinished, Event, Finding, GateRan, RunStarted, StageStarted
 from nightmill.summary import Summary, summarize
 from run_story import CONTRACT, MATRIX, PROOF, V1, V2, outcome, record, story
 
@@ -75,7 +75,8 @@ def test_the_page_tells_the_whole_story() -> None:
         "SEARCH block 1 matches two places in ledger.py",
         "charged to nobody: 1 × idle",
         "C10 (REJECTED): names no <currency>",
-        "local coder-7b 6 24.0 6,000 3,600 60% 1,200",
+        "local coder-7b 6 24.0 6,000 3,600 2,400 60% 1,200",
+        "over the calls for which it said so (6,000 of 6,000 tokens)",
         "2023-11-14 22:13:20 UTC doit unfinished",
         "replayed without analysis",
         "logo.png removed +0 −0 (binary file, not shown)",
@@ -125,6 +126,21 @@ def test_no_text_of_a_model_becomes_markup(parts: list[str]) -> None:
     parsed = Page(html)
     assert "script" not in parsed.tags
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", html)
+
+
+def test_reuse_that_no_server_told_is_not_shown_as_none() -> None:
+    names = {"stage": "plan", "label": "plan#1", "key": "a", "provider": "local", "model": "coder-7b"}
+    silent = CallFinished.model_validate({**names, "outcome": "ok", "prompt_tokens": 900, "completion_tokens": 50})
+    text = " ".join(Page(page(summarize([silent]))).text.split())
+    assert "local coder-7b 1 0.0 900 – – not told 50" in text
+    assert "(0 of 900 tokens)" in text
+
+
+def test_a_model_that_answered_for_another_is_named_with_it() -> None:
+    names = {"stage": "plan", "label": "plan#1", "key": "a", "provider": "local", "model": "small.gguf", "named": "large-70b"}
+    text = " ".join(Page(page(summarize([CallFinished.model_validate({**names, "outcome": "ok"})]))).text.split())
+    assert "small.gguf (asked for large-70b)" in text
+    assert "Another model than the named one: local: asked for large-70b, small.gguf answered." in text
 
 
 def test_an_empty_run_makes_an_honest_page() -> None:

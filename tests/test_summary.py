@@ -57,6 +57,52 @@ def test_totals_are_the_sums_over_models_and_over_asked_calls(rows: list[tuple[b
     assert summary.calls.asked + summary.calls.replayed == len(rows)
 
 
+def answered(model: str, prompt: int | None, cached: int | None, evaluated: int | None = None, **more: object) -> CallFinished:
+    names = {"stage": "plan", "label": "plan#1", "key": "a", "provider": "local", "model": model, "outcome": "ok"}
+    counts = {"prompt_tokens": prompt, "cached_tokens": cached, "evaluated_tokens": evaluated, "completion_tokens": 1}
+    return CallFinished.model_validate({**names, **counts, **more})
+
+
+@given(st.lists(st.tuples(st.none() | st.integers(0, 9999), st.none() | st.integers(0, 9999), st.none() | st.integers(0, 9999))))
+def test_reuse_is_a_share_of_the_tokens_for_which_a_server_told_it(counts: list[tuple[int | None, int | None, int | None]]) -> None:
+    summary = summarize([answered(f"m{n % 3}", *row) for n, row in enumerate(counts)])
+    told = [p for p, c, e in counts if p is not None and (c is not None or e is not None)]
+    tokens = summary.calls.tokens
+    assert tokens.told == sum(told) == tokens.cached + tokens.evaluated <= tokens.prompt
+    assert (summary.calls.reuse is None) == (tokens.told == 0)
+    assert all(m.reuse is None or 0 <= m.reuse <= 1 for m in summary.models)
+
+
+def test_reuse_is_shown_for_the_whole_and_for_each_model() -> None:
+    summary = summarize([answered("big", 1000, 900), answered("big", 1000, None, 500), answered("mute", 4000, None)])
+    assert summary.calls.reuse == 0.7
+    assert {m.model: m.reuse for m in summary.models} == {"big": 0.7, "mute": None}
+    assert '"reuse":0.7' in summary.model_dump_json()
+    lines = status_lines(summary, [])
+    assert "reuse      70% of 2,000 prompt tokens came from the cache, 600 were evaluated (big 70%, mute not told)" in lines
+
+
+def test_reuse_that_no_server_told_is_said_to_be_so() -> None:
+    assert "reuse      not told: no server said what its prompt cache held" in status_lines(summarize([answered("mute", 10, None)]), [])
+    lines = status_lines(summarize([answered("cold", 10, 0)]), [])
+    assert "reuse      0% of 10 prompt tokens came from the cache, 10 were evaluated" in lines
+
+
+def test_a_model_that_answered_for_another_is_named_with_it() -> None:
+    summary = summarize([answered("small", 1, None, named="large-70b"), answered("small", 1, None)])
+    assert [(m.model, m.asked_for) for m in summary.models] == [("small", ("large-70b",))]
+    assert "answered   local: asked for large-70b, small answered" in status_lines(summary, [])
+    assert not [line for line in status_lines(told(), []) if line.startswith("answered")]
+
+
+def test_an_attempt_is_its_authors_whoever_reviewed_it() -> None:
+    names = {"label": "implement:a/security_reviewer#1", "model": "reviewer-70b"}
+    review = call(1, "implement:a", "2")[1].model_copy(update=names)
+    summary = summarize([*call(0, "implement:a", "1"), review, attempt(9, "implement:a", 1, "red", 1, charged=True)])
+    assert [(a.model, a.charged) for a in summary.attempts] == [("coder-7b", True)]
+    assert [c.model for c in summary.charged] == ["coder-7b"]
+
+
 def test_invocations_accumulate_and_the_last_one_gives_the_exit_word() -> None:
     summary = told()
     assert [(i.command, i.exit, i.word) for i in summary.invocations] == [("doit", None, "unfinished"), ("doit -n 2", 75, "waiting")]
@@ -212,7 +258,7 @@ def test_status_names_every_stage_and_ends_with_verdict_cost_and_open_points() -
     assert status_lines(told(), [])[0:3] == [
         "last run   waiting (exit 75): ip_review is held",
         "v2         green: all steps passed",
-        "spent      6 calls and 1 replayed, 6,000 prompt tokens (3,600 from the cache), 1,200 completion tokens",
+        "spent      6 calls and 1 replayed, 6,000 prompt tokens, 1,200 completion tokens",
     ]
 
 

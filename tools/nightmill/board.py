@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from nightmill.lines import Line, StageLine, State, count, listed, one_line, seconds
+from nightmill.calls.account import Account
+from nightmill.lines import Line, StageLine, State, cost, count, listed, one_line, seconds
 from nightmill.run import events
 
 SILENT_S = 5.0
@@ -79,8 +80,9 @@ class Board:
     clock: Callable[[], float] = time.monotonic
     stages: dict[str, StageLine] = field(default_factory=dict)
     calls: dict[tuple[str, str], RunningCall] = field(default_factory=dict)
-    asked: int = 0
-    tokens_spent: int = 0
+    spent: Account = field(default_factory=Account)
+    """Of this invocation."""
+    forecast: events.Forecast | None = None
     findings: Counter[str] = field(default_factory=Counter)
     _since: dict[str, float] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -100,6 +102,7 @@ class Board:
 
     def apply(self, event: events.Event) -> None:
         with self._lock:
+            self.spent.add(event)
             if isinstance(event, events.StageStarted):
                 self._since[event.stage] = self.clock()
                 self.findings[event.stage] = 0
@@ -112,13 +115,12 @@ class Board:
                 self.calls[event.stage, event.label] = RunningCall(event.stage, event.label, model, event.prompt_tokens, self.clock())
             elif isinstance(event, events.CallFinished):
                 self.calls.pop((event.stage, event.label), None)
-                if not event.replayed:
-                    self.asked += 1
-                    self.tokens_spent += (event.prompt_tokens or 0) + (event.completion_tokens or 0)
             elif isinstance(event, events.AttemptFinished):
                 self._set(event.stage, "running", f"attempt {event.attempt} {event.outcome}, {event.passed} of {event.owed} tests pass")
             elif isinstance(event, events.Finding):
                 self.findings[event.stage] += 1
+            elif isinstance(event, events.Forecast):
+                self.forecast = event
 
     def _set(self, stage: str, state: State, why: str) -> None:
         line = self.stages.get(stage, StageLine(stage, "", state))
@@ -167,8 +169,8 @@ class Board:
             states = Counter(line.state for line in self.stages.values())
             ended: tuple[State, ...] = ("made", "kept", "fresh", "failed", "held", "waiting", "blocked", "stale")
             stages = listed(f"{states[s]} {s}" for s in ended if states[s])
-            calls = count(self.asked, "call") if self.asked else ""
-            spent = count(self.tokens_spent, "token") if self.tokens_spent else ""
+            calls = count(self.spent.calls, "call") if self.spent.calls else ""
+            spent = count(self.spent.tokens, "token") if self.spent.tokens else ""
             return listed((stages, calls, spent, seconds(self.clock() - self.began)), " · ")
 
     def ending(self, event: events.RunEnded) -> list[Line]:
@@ -177,7 +179,7 @@ class Board:
             worked = bool(self._since) or not self.stages
             if event.exit == 0:
                 text = f"done: {self.totals()}" if worked else f"nothing to do: {count(len(self.stages), 'stage')} fresh"
-                return [Line(event.at, "", text, "good")]
+                return [Line(event.at, "", text, "good"), *self._compared(event.at)]
             reason = one_line(event.reason, 400)
             head = f"{event.word} (exit {event.exit})" + (f": {reason}" if reason else "")
             lines = [Line(event.at, "", head, "warn" if event.exit in (75, 130) else "bad")]
@@ -185,4 +187,12 @@ class Board:
                 if line.state in ("failed", "held", "waiting", "blocked"):
                     why = one_line(line.why, 400)
                     lines.append(Line(event.at, line.name, f"{line.state}: {why}" if why else line.state, "warn"))
-            return [*lines, Line(event.at, "", self.totals(), "dim")]
+            return [*lines, Line(event.at, "", self.totals(), "dim"), *self._compared(event.at)]
+
+    def _compared(self, at: float) -> list[Line]:
+        """The forecast against what this invocation took."""
+        told = self.forecast
+        if told is None:
+            return []
+        took = cost(self.spent.calls, self.spent.tokens, max(self.clock() - self.began, 1))
+        return [Line(at, "", f"forecast {cost(told.calls, told.tokens, told.seconds)}; took {took}", "dim")]

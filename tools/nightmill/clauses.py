@@ -15,7 +15,7 @@ class RowLine(Fact):
     id: str
     tests: tuple[str, ...]
     outcome: str
-    """`passed`, `failed`, `skipped`, `not run`, or `no test`."""
+    """`passed`, `failed`, `flaky`, `skipped`, `not run`, or `no test`."""
     unproven: str = ""
     """Why its tests have no authority; empty when they were seen to fail on the stubs."""
 
@@ -33,8 +33,14 @@ class Unproven(Fact):
     why: str
 
 
-_WHY = {"failed": "fails", "skipped": "was skipped", "no test": "has no test", "not run": "was not run"}
-_WORST_FIRST = ("failed", "not run", "skipped", "passed")
+_WHY = {
+    "failed": "fails",
+    "flaky": "passes in one run and not in another",
+    "skipped": "was skipped",
+    "no test": "has no test",
+    "not run": "was not run",
+}
+_WORST_FIRST = ("failed", "flaky", "not run", "skipped", "passed")
 _OUTCOMES = {"passed": "passed", "skipped": "skipped", "xfailed": "skipped"}
 
 
@@ -63,10 +69,14 @@ def clause_table(
 def _row(id: str, seen: Mapping[str, TestOutcome], proof: Mapping[str, Any]) -> RowLine:
     proven = _entry(proof, "proven", id) or ()
     tests = {test for test in seen if row_of(test) == id} | set(map(str, proven))
-    outcomes = {_OUTCOMES.get(seen[test].outcome, "failed") if test in seen else "not run" for test in tests}
+    outcomes = {_outcome(seen[test]) if test in seen else "not run" for test in tests}
     outcome = next((word for word in _WORST_FIRST if word in outcomes), "no test")
     unproven = "" if proven else _entry(proof, "unproven", id) or "it was not put to the proof"
     return RowLine(id=id, tests=tuple(sorted(tests)), outcome=outcome, unproven=str(unproven))
+
+
+def _outcome(test: TestOutcome) -> str:
+    return "flaky" if test.flaky else _OUTCOMES.get(test.outcome, "failed")
 
 
 def _entry(proof: Mapping[str, Any], part: str, id: str) -> Any:
@@ -100,6 +110,7 @@ def unproven_gate(gate: GateRecord | None, why_not: str) -> list[Unproven]:
             detail = step.detail.strip().partition("\n")[0]
             why = step.status.replace("_", " ") + (f": {detail}" if detail else "")
             out.append(Unproven(what=f"gate step {step.name}", why=why))
+    out += [Unproven(what=test.id, why=f"is flaky: {test.flaky}") for test in gate.flaky]
     if "UNSANDBOXED" in gate.protections:
         out.append(Unproven(what="isolation", why="model-written code ran outside the sandbox, as run.yaml allows"))
     return out
@@ -114,4 +125,7 @@ def unproven_clauses(table: Iterable[ClauseLine], proof: Mapping[str, Any] | Non
     if proof is not None and not proof.get("v1_ran", False):
         why = str(proof.get("v1_reason") or "")
         out.append(Unproven(what="equivalence to V1", why="the tests were never compared with what V1 does" + (f": {why}" if why else "")))
+    weaker = (proof or {}).get("weakened")
+    if isinstance(weaker, dict):
+        out += [Unproven(what=str(test), why=f"was weakened: {what}") for test, what in weaker.items()]
     return out

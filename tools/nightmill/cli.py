@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nightmill import __version__
 from nightmill.errors import EXIT_BUG, NightmillError, Stopped, UsageError, machine_trouble
+from nightmill.fake.command import add_fake_server
 from nightmill.paths import working_directory
 from nightmill.scaffold import DEFAULT_URL, Answering
 from nightmill.streams import drop_output, steady
@@ -117,6 +118,27 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument("stage", metavar="STAGE", help="a stage's name, or its file")
         sub.set_defaults(action=_settle, verb=verb)
 
+    explain = verbs.add_parser(
+        "explain",
+        help="what went wrong: its class, the evidence, who was charged, what comes next",
+        description="EVENT is the number of a line of events.jsonl, the key or label of a call, or a stage. Without it: the last thing"
+        " that went wrong.",
+    )
+    explain.add_argument("event", nargs="?", metavar="EVENT")
+    explain.add_argument("--all", action="store_true", help="every problem of this run with its number, a line each")
+    explain.set_defaults(action=_explain)
+
+    providers = verbs.add_parser(
+        "providers",
+        help="who may answer: speed, errors, window, and each term of the score",
+        description="Every model of run.yaml. May be left open beside a run: it takes no lock and writes nothing.",
+    )
+    providers.add_argument("--watch", action="store_true", help="again and again, until interrupted")
+    providers.add_argument("--every", metavar="SECONDS", type=float, default=2.0, help="with --watch (default: 2)")
+    providers.set_defaults(action=_providers)
+
+    add_fake_server(verbs)
+
     status = "every stage, the last run, what it cost, what is open"
     verbs.add_parser("status", help=status, description=f"Prints {status}.").set_defaults(action=_status)
     return top
@@ -193,6 +215,18 @@ def _status(options: argparse.Namespace) -> int:
     if left := leftovers(session, stages):
         _say(f"left over  {', '.join(left)}: no stage makes them any more; delete them when you like")
     return 0
+
+
+def _explain(options: argparse.Namespace) -> int:
+    from nightmill.explain import explain
+
+    return explain(options)
+
+
+def _providers(options: argparse.Namespace) -> int:
+    from nightmill.providers_view import providers
+
+    return providers(options)
 
 
 def _say(text: str) -> None:

@@ -155,13 +155,17 @@ class Gates(_Section):
     wall_s: float = Field(default=120, gt=0)
     memory_mb: int = Field(default=2048, gt=0)
     disk_mb: int = Field(default=512, gt=0)
+    mutants: int = Field(default=12, ge=0, le=1000)
+    """Small faults put into the finished code, at most, to see whether the tests notice."""
     sandbox: Literal["bubblewrap", "unsandboxed-i-understand"] = "bubblewrap"
 
 
 class RunConfig(_Section):
     pipeline: str = "rewrite"
     source: str = Field(min_length=1)
-    language: Literal["auto", "python"] = "auto"
+    tests: str | None = None
+    """The person's own acceptance tests, a file or a directory: locked beside the written ones, and never set aside."""
+    language: Literal["auto", "python", "javascript"] = "auto"
     providers: dict[str, _OneProvider]
     models: dict[str, Models]
     budgets: Budgets = Budgets()
@@ -193,6 +197,11 @@ class RunConfig(_Section):
 
 def load(path: Path) -> RunConfig:
     """Reads and checks run.yaml. Raises ConfigError: one line with the place, the cause and the near miss."""
+    return parse(read_yaml(path, such_as="source: ../my-project"), path.name)
+
+
+def read_yaml(path: Path, such_as: str) -> Mapping[str, Any]:
+    """A YAML file of `key: value` lines; `such_as` is one of them, for the message. Raises ConfigError: one line with place and cause."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -208,8 +217,8 @@ def load(path: Path) -> RunConfig:
     except RecursionError as error:
         raise ConfigError(f"{path.name}: not valid YAML: brackets nested too deep") from error
     if not isinstance(raw, dict):
-        raise ConfigError(f"{path.name}: expected `key: value` lines such as `source: ../my-project`")
-    return parse(raw, path.name)
+        raise ConfigError(f"{path.name}: expected `key: value` lines such as `{such_as}`")
+    return raw
 
 
 def parse(raw: Mapping[str, Any], name: str = "run.yaml") -> RunConfig:

@@ -91,6 +91,17 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
+def about(value: float) -> str:
+    """A duration that is an estimate: `40 s`, `12 min`, `3.5 h`."""
+    return f"{value:.0f} s" if value < 90 else f"{value / 60:.0f} min" if value < 5400 else f"{value / 3600:.1f} h"
+
+
+def cost(calls: int, tokens: int, value: float) -> str:
+    """`24 calls, 31k tokens, 12 min`; no time when it is 0."""
+    many = f"{tokens / 1000:,.0f}k tokens" if tokens >= 10_000 else count(tokens, "token")
+    return listed((count(calls, "call"), many, about(value) if value else ""))
+
+
 def listed(parts: Iterable[str], joint: str = ", ") -> str:
     return joint.join(p for p in parts if p)
 
@@ -167,6 +178,13 @@ def _(event: events.AttemptFinished) -> Line | None:
 
 def _tone(outcome: str) -> Tone:
     return "good" if outcome == "green" else "bad" if outcome == "red" else "warn"
+
+
+@narrate.register
+def _(event: events.Forecast) -> Line:
+    over = f"more than is left of {', '.join(event.over)}" if event.over else ""
+    text = f"forecast: {cost(event.calls, event.tokens, event.seconds)} ({one_line(event.basis)})"
+    return Line(event.at, "", listed((text, over), "; "), "warn" if over else "dim")
 
 
 @narrate.register

@@ -13,7 +13,7 @@ from typing import Literal
 from nightmill.deviations import UNPROVEN_HEADING
 from nightmill.lines import count, seconds, stopwatch, terminal_safe
 from nightmill.summary import Summary
-from nightmill.timeline import Invocation, Tokens
+from nightmill.timeline import Invocation, share, substitutes
 
 MAX_LINES = 4000
 """Lines of diff on the page."""
@@ -121,7 +121,8 @@ def render_report(summary: Summary, diff: TreeDiff, deviations: str, template_di
         "count_of": count,
         "utc": _utc,
         "words": _words,
-        "reuse": _reuse,
+        "share": share,
+        "substitutes": substitutes,
         "span": _span,
         "functions": _functions,
     }
@@ -140,11 +141,6 @@ def _utc(at: float) -> str:
 
 def _words(identifier: str) -> str:
     return identifier.replace("_", " ")
-
-
-def _reuse(tokens: Tokens) -> str:
-    """The share of prompt tokens that came from the server's cache."""
-    return f"{tokens.cached / tokens.prompt:.0%}" if tokens.prompt else "–"
 
 
 def _functions(tests: Iterable[str]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from nightmill.lines import StageLine, count, listed, one_line
 from nightmill.summary import Summary
+from nightmill.timeline import share, substitutes
 
 _WITH_WHY = ("stale", "held", "kept", "failed", "waiting", "blocked", "running")
 
@@ -23,6 +24,16 @@ def status_lines(summary: Summary, stages: Sequence[StageLine]) -> list[str]:
     return [*lines, "", *_footer(summary)] if lines else _footer(summary)
 
 
+def _reuse(summary: Summary) -> str:
+    """`60% of 6,000 prompt tokens came from the cache`; where models differ, each with its share."""
+    tokens = summary.calls.tokens
+    if tokens.reuse is None:
+        return "not told: no server said what its prompt cache held"
+    whole = f"{share(tokens.reuse)} of {tokens.told:,} prompt tokens came from the cache, {tokens.evaluated:,} were evaluated"
+    each = ", ".join(f"{one_line(m.model)} {share(m.reuse)}" for m in summary.models)
+    return f"{whole} ({each})" if len(summary.models) > 1 else whole
+
+
 def _footer(summary: Summary) -> list[str]:
     if not summary.invocations:
         return ["no run yet: doit starts one"]
@@ -32,7 +43,7 @@ def _footer(summary: Summary) -> list[str]:
     spent = listed(
         (
             count(calls.asked, "call") + (f" and {calls.replayed:,} replayed" if calls.replayed else ""),
-            f"{tokens.prompt:,} prompt tokens" + (f" ({tokens.cached:,} from the cache)" if tokens.cached else ""),
+            f"{tokens.prompt:,} prompt tokens",
             f"{tokens.completion:,} completion tokens",
         )
     )
@@ -40,5 +51,7 @@ def _footer(summary: Summary) -> list[str]:
         f"last run   {summary.word}{code}{reason}",
         f"v2         {summary.verdict.replace('_', ' ')}: {one_line(summary.verdict_why)}",
         f"spent      {spent}",
+        f"reuse      {_reuse(summary)}",
+        *(f"answered   {one_line(text)}" for text in substitutes(summary.models)),
         f"open       {count(len(summary.findings), 'finding')}, {count(len(summary.unproven), 'thing')} not proven",
     ]

@@ -125,7 +125,7 @@ def summarize(
         attempts=attempts,
         gates=gates,
         charged=tuple(_charges(log, current, attempts)),
-        findings=tuple(e for e in current if isinstance(e, Finding)),
+        findings=tuple(e.model_copy(update={"up": 0.0}) for e in current if isinstance(e, Finding)),
         clauses=table,
         unproven=tuple(
             unproven_gate(gate, outdated)
@@ -164,7 +164,7 @@ def _attempts(log: Iterable[Event], current: Iterable[Event]) -> tuple[AttemptLi
     model: dict[str, str] = {}
     wrote: dict[tuple[str, int], str] = {}
     for event in log:
-        if isinstance(event, CallFinished) and event.outcome == "ok":
+        if isinstance(event, CallFinished) and event.outcome == "ok" and "/" not in event.label:  # not a reviewer's call
             model[event.stage] = event.model
         elif isinstance(event, AttemptFinished):
             wrote[event.stage, event.attempt] = model.get(event.stage, "")

@@ -20,10 +20,17 @@ class Tokens(Fact):
     """As the servers counted them. `uncounted` is the number of calls for which a server gave no counts."""
 
     prompt: int = 0
+    told: int = 0
+    """The part of `prompt` for which a server said what its cache held: `cached` and `evaluated` divide it."""
     cached: int = 0
-    """The part of `prompt` that a server took from its cache."""
+    evaluated: int = 0
     completion: int = 0
     uncounted: int = 0
+
+    @property
+    def reuse(self) -> float | None:
+        """Share of prompt tokens that came from the cache, 0 to 1; None when no server told it."""
+        return self.cached / self.told if self.told else None
 
 
 class CallLine(Fact):
@@ -31,6 +38,8 @@ class CallLine(Fact):
     key: str
     provider: str
     model: str
+    named: str = ""
+    """The model that was asked for, where another one answered."""
     outcome: str
     """`ok`, the kind of a NoVerdict, or `unfinished` for a call that was cut off by the end of its invocation."""
     replayed: bool = False
@@ -72,6 +81,8 @@ class Calls(Fact):
     unfinished: int = 0
     unanswered: dict[str, int] = {}
     tokens: Tokens = Tokens()
+    reuse: float | None = None
+    """`tokens.reuse`."""
 
 
 class ModelUse(Fact):
@@ -80,6 +91,10 @@ class ModelUse(Fact):
     calls: int
     seconds: float
     tokens: Tokens
+    reuse: float | None = None
+    """`tokens.reuse`."""
+    asked_for: tuple[str, ...] = ()
+    """Other names under which this model was asked: the server put it in their place."""
 
 
 def invocations(log: Sequence[Event]) -> tuple[Invocation, ...]:
@@ -148,17 +163,35 @@ def _calls(run: Iterable[Event]) -> list[CallLine]:
 
 
 def _finished(event: CallFinished, left_out: tuple[str, ...]) -> CallLine:
-    names = event.model_dump(include={"label", "key", "provider", "model", "outcome", "replayed"})
+    names = event.model_dump(include={"label", "key", "provider", "model", "named", "outcome", "replayed"})
     if event.replayed:
         return CallLine(**names, left_out=left_out)
     counted = event.prompt_tokens is not None and event.completion_tokens is not None
+    told, cached = _cached(event)
     tokens = Tokens(
         prompt=event.prompt_tokens or 0,
-        cached=event.cached_tokens or 0,
+        told=told,
+        cached=cached,
+        evaluated=told - cached,
         completion=event.completion_tokens or 0,
         uncounted=0 if counted or event.outcome != "ok" else 1,
     )
     return CallLine(**names, left_out=left_out, tokens=tokens, seconds=event.seconds)
+
+
+def _cached(event: CallFinished) -> tuple[int, int]:
+    """Prompt tokens of a call whose server told what its cache held, and how many of them it held; (0, 0) when it did not."""
+    prompt, cached, evaluated = event.prompt_tokens, event.cached_tokens, event.evaluated_tokens
+    if prompt is None or (cached is None and evaluated is None):
+        return 0, 0
+    if cached is None:
+        cached = prompt - (evaluated or 0)
+    return prompt, min(max(cached, 0), prompt)
+
+
+def share(value: float | None) -> str:
+    """`60%`, or `not told`."""
+    return "not told" if value is None else f"{value:.0%}"
 
 
 def add(tokens: Iterable[Tokens]) -> Tokens:
@@ -175,22 +208,33 @@ def usage(runs: Iterable[Invocation]) -> tuple[Calls, tuple[ModelUse, ...]]:
     by_model: dict[tuple[str, str], list[CallLine]] = {}
     for call in asked:
         by_model.setdefault((call.provider, call.model), []).append(call)
-    models = [
-        ModelUse(
-            provider=provider,
-            model=model,
-            calls=len(calls),
-            seconds=sum(c.seconds for c in calls),
-            tokens=add(c.tokens for c in calls),
-        )
-        for (provider, model), calls in by_model.items()
-    ]
+    models = [_use(provider, model, calls) for (provider, model), calls in by_model.items()]
     models.sort(key=lambda m: (-m.seconds, m.provider, m.model))
+    tokens = add(c.tokens for c in asked)
     totals = Calls(
         asked=len(asked),
         replayed=sum(c.replayed for c in lines),
         unfinished=sum(c.outcome == "unfinished" for c in lines),
         unanswered=dict(sorted(Counter(c.outcome for c in asked if c.outcome != "ok").items())),
-        tokens=add(c.tokens for c in asked),
+        tokens=tokens,
+        reuse=tokens.reuse,
     )
     return totals, tuple(models)
+
+
+def _use(provider: str, model: str, calls: Sequence[CallLine]) -> ModelUse:
+    tokens = add(c.tokens for c in calls)
+    return ModelUse(
+        provider=provider,
+        model=model,
+        calls=len(calls),
+        seconds=sum(c.seconds for c in calls),
+        tokens=tokens,
+        reuse=tokens.reuse,
+        asked_for=tuple(sorted({c.named for c in calls if c.named and c.outcome == "ok"})),
+    )
+
+
+def substitutes(models: Iterable[ModelUse]) -> list[str]:
+    """`local: asked for X, Y answered` for every model that a server put in another's place."""
+    return [f"{m.provider}: asked for {', '.join(m.asked_for)}, {m.model} answered" for m in models if m.asked_for]

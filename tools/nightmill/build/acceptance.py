@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
+from pydantic import BaseModel, ValidationError
+
 from nightmill.gate.languages.base import LanguagePack
 from nightmill.gate.proof import Proof, row
 
@@ -49,8 +51,28 @@ def reason(proof: Proof, row_id: str) -> str:
     return "it has no test"
 
 
-def proof_json(proof: Proof, rows: Sequence[str], unproven: Mapping[str, str]) -> str:
-    """What proof.json holds: row → the tests that decide it, `unproven` row → why it has none, and how far V1 was asked."""
+class Told(BaseModel):
+    """The part of proof.json that a gate is held to."""
+
+    proven: dict[str, tuple[str, ...]] = {}
+    """Row → ids of the tests that decide it."""
+    own: tuple[str, ...] = ()
+    """Ids of the person's own tests that were collected on the stubs."""
+    files: dict[str, str] = {}
+    """Path from the tree's root → hash, of everything in the folder of the tests."""
+
+
+def told_by(text: str) -> Told:
+    """What proof.json says. A text of another shape proves nothing: it names no test and no file."""
+    try:
+        return Told.model_validate_json(text)
+    except ValidationError:
+        return Told()
+
+
+def proof_json(proof: Proof, rows: Sequence[str], unproven: Mapping[str, str], locked: Mapping[str, object]) -> str:
+    """What proof.json holds: row → the tests that decide it, `unproven` row → why it has none, how far V1 was asked; and what
+    `locked` says of the files."""
     good = deciding(proof)
     record = {
         "collected": proof.collected,
@@ -62,5 +84,7 @@ def proof_json(proof: Proof, rows: Sequence[str], unproven: Mapping[str, str]) -
             id: [test for test in proof.proven if row(test) == id and functions([test]) <= good] for id in rows if id not in unproven
         },
         "unproven": dict(unproven),
+        "flaky": {test: proof.reasons[test] for test in proof.flaky},
+        **locked,
     }
     return json.dumps(record, indent=2, ensure_ascii=False)

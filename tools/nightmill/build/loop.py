@@ -11,11 +11,13 @@ from nightmill.build.job import Job, about
 from nightmill.build.judge import Judgement, judge
 from nightmill.build.piecewise import write_functions
 from nightmill.build.reviewing import review
+from nightmill.calls.outcome import charged
 from nightmill.calls.replies import Finding
 from nightmill.calls.sections import show
 from nightmill.calls.small import asks_small
 from nightmill.edits import plan_edits
 from nightmill.errors import BadReply, MachineError, NoUsableReply
+from nightmill.gate.manner import twice
 from nightmill.gate.records import GateRecord
 from nightmill.run.events import AttemptFinished, EditRefused, GateRan
 from nightmill.run.trees import Tree, tree_hash
@@ -101,23 +103,24 @@ def _attempt(ctx: Ctx, job: Job, state: State, attempt: int, *, last: bool) -> N
     asked: Asked = "patch" if patch else "rewrite"
     differs = _differs(state, asked, attempt)
     state.asked = asked
+    ctx.session.budget.attempt(ctx.stage.name)
     try:
         reply = _ask(ctx, job, state, asked, attempt)
     except NoUsableReply as error:
-        _done(ctx, attempt, asked, differs, "no verdict", charged=False)
+        _done(ctx, attempt, asked, differs, "no verdict")
         ctx.note(f"attempt {attempt}: {error}")
         return
     except BadReply as error:
         state.refusal = str(error)
-        _done(ctx, attempt, asked, differs, "unparseable", charged=True)
+        _done(ctx, attempt, asked, differs, "unparseable")
         return
-    outcome = plan_edits(state.tree, reply.text, guard=job.guard, prompt_examples=(Edits.FORMAT,), failed_before=state.failed_before)
+    outcome = plan_edits(state.tree, reply.text, guard=job.guard, prompt_examples=(Edits.format({"pack": ctx.pack}),), failed_before=state.failed_before)
     if outcome.refused:
         state.refusal, state.refusals = outcome.refused, state.refusals + 1
         state.rewrite = asked == "patch" and state.refusals >= 2
         state.failed_before += tuple(outcome.failed)
         ctx.emit(EditRefused(stage=ctx.stage.name, attempt=attempt, reasons=tuple(outcome.reasons)))
-        _done(ctx, attempt, asked, differs, "refused", charged=True)
+        _done(ctx, attempt, asked, differs, "refused")
         return
     state.refusal, state.refusals = "", 0
     _weigh(ctx, job, state, dict(outcome.tree), attempt, asked, differs, last=last)
@@ -136,7 +139,7 @@ def _weigh(ctx: Ctx, job: Job, state: State, tree: Tree, attempt: int, asked: As
     else:
         state.rewrite = asked == "patch"
         state.refusal = f"Your last change made it no better and was taken back: {found.reason}"
-    _done(ctx, attempt, asked, differs, found.verdict, charged=not found.green, judgement=found, tree=tree, best=better)
+    _done(ctx, attempt, asked, differs, found.verdict, judgement=found, tree=tree, best=better)
 
 
 def _ask(ctx: Ctx, job: Job, state: State, asked: Asked, attempt: int) -> Edits:
@@ -167,7 +170,7 @@ def _ask(ctx: Ctx, job: Job, state: State, asked: Asked, attempt: int) -> Edits:
 
 def gated(ctx: Ctx, job: Job, tree: Tree, attempt: int) -> GateRecord:
     """Runs the gate and records it. Raises MachineError when machine or sandbox kept it from running."""
-    record = ctx.gate(tree, job.acceptance)
+    record = ctx.gate(tree, job.acceptance, twice(job.acceptance) if job.final else None)
     ctx.emit(GateRan(stage=ctx.stage.name, attempt=attempt, record=record))
     if record.trouble:
         raise MachineError(f"the gate could not run, {record.trouble}")
@@ -192,7 +195,6 @@ def _done(
     differs: str,
     outcome: str,
     *,
-    charged: bool,
     judgement: Judgement | None = None,
     tree: Tree | None = None,
     best: bool = False,
@@ -204,7 +206,7 @@ def _done(
             asked=asked,
             differs=differs,
             outcome=outcome,
-            charged=charged,
+            charged=charged(outcome),
             passed=len(judgement.passed) if judgement else 0,
             owed=len(judgement.passed) + len(judgement.failed) if judgement else 0,
             diagnostics=judgement.diagnostics if judgement else 0,

@@ -15,7 +15,11 @@ _TESTS = re.compile(r"(^|/)(tests?/|test_|conftest\.)")
 def program(ctx: Ctx) -> dict[str, bytes]:
     """Path → content, in the order of paths."""
     suffixes = tuple(ctx.pack.suffixes)
-    return {path: data for path, data in sorted(ctx.source().items()) if path.endswith(suffixes) and not _TESTS.search(path)}
+    return {path: data for path, data in sorted(ctx.source().items()) if path.endswith(suffixes) and not _is_test(ctx, path)}
+
+
+def _is_test(ctx: Ctx, path: str) -> bool:
+    return _TESTS.search(path) is not None or ctx.pack.is_test_file(path)
 
 
 def public(ctx: Ctx) -> list[Symbol]:

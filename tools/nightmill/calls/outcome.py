@@ -1,90 +1,55 @@
-"""What happens after a call that gave no verdict on the model. Nobody is charged; each kind waits, asks differently, or gives up.
-
-One table, pure functions: the caller does the waiting.
-"""
+"""What happens after something went wrong. One table (calls/policies), pure functions: the caller does the waiting."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from functools import singledispatch
 
-from nightmill.errors import ConfigError, NightmillError, NoProvider, NoUsableReply, Waiting
+from nightmill.calls.policies import GROWTH, LOAD_DEADLINE_S, LONGEST_WISH_S, TABLE, Change, Class, Policy
+from nightmill.errors import NightmillError, NoProvider
+from nightmill.gate.records import GateRecord
 from nightmill.providers.base import Kind, NoVerdict
+from nightmill.run import events
 
-LOAD_DEADLINE_S = 600.0
-"""A model of 180 GB from a hard disk takes about this long."""
-LONGEST_WISH_S = 900.0
-"""A server that asks us (Retry-After) to stay away longer than this is given up for now."""
-GROWTH = 2
-"""Factor on `max_tokens` when a reply was cut off."""
-
-Change = Literal["nothing", "seed", "max_tokens"]
-
-
-@dataclass(frozen=True)
-class Policy:
-    """`tries` counts calls, the first one included; waits are `first_wait_s`, then times `factor`, never above `cap_s`, in seconds."""
-
-    tries: int
-    then: type[NightmillError]
-    remedy: str
-    """Completes "X failed: "; names the setting to change."""
-    first_wait_s: float = 0.0
-    factor: float = 2.0
-    cap_s: float = 64.0
-    change: Change = "nothing"
-    """What the next call must do differently: the same request would fail the same way."""
-    charges: bool = False
-
-    def wait_s(self, tries_so_far: int) -> float:
-        """After this many calls, without a wish of the server."""
-        return min(self.cap_s, self.first_wait_s * self.factor ** min(tries_so_far - 1, 64))
-
-    def waited_s(self, tries_so_far: int) -> float:
-        """All waits before the last of these calls."""
-        return sum(self.wait_s(n) for n in range(1, tries_so_far))
-
-
-UNLIMITED = 1_000_000
-
-TABLE: Mapping[Kind, Policy] = {
-    "unreachable": Policy(6, NoProvider, "start the server or correct `url`", first_wait_s=1),
-    "unauthorized": Policy(1, NoProvider, "put a valid key into the variable named by `api_key_env`, or into `api_key_file`"),
-    "no_model": Policy(1, NoProvider, "correct `model`, or `url` if the address is wrong"),
-    "rate_limited": Policy(8, NoProvider, "wait for the limit to pass and run doit again, or name another provider", first_wait_s=2),
-    "loading": Policy(UNLIMITED, Waiting, "run doit again when the model is loaded", first_wait_s=1, cap_s=10),
-    "server_error": Policy(5, NoProvider, "look into the server's log, then run doit again", first_wait_s=2),
-    "bad_request": Policy(1, NoProvider, "the server refuses what was sent: correct `url` or `model`, or use another server"),
-    "too_large": Policy(1, ConfigError, "raise the server's context, or set `context` to its real size so that prompts are cut to fit"),
-    "dropped": Policy(4, NoProvider, "look into the server's log, then run doit again", first_wait_s=1, factor=4),
-    "idle": Policy(
-        2, NoProvider, "see whether the server still works; raise `idle_s` or `first_token_s` if it is only slow", first_wait_s=5
-    ),
-    "length": Policy(2, NoUsableReply, "raise `max_tokens`, or name a model that comes to an end", change="max_tokens"),
-    "empty": Policy(3, NoUsableReply, "raise `max_tokens` if the model only reasons, or name another `model`", change="seed"),
-    "loop": Policy(3, NoUsableReply, "raise `temperature`, or name another `model`", change="seed"),
-    "garbage": Policy(3, NoProvider, "see what answers at `url`: it is not a model server's event stream", first_wait_s=2),
-}
-"""Numbers of tries and waits are choices of ours: a server's restart (half a minute) is outlived, a wrong address is told within a minute.
-
-`length`: asked once more with twice the budget; a second cut ends as NoUsableReply, because no provider could answer within what is allowed
-and the remedy is a setting, not the work. `too_large` is a ConfigError: prompts are fitted to the window before they are sent, so the
-window we were told is wrong.
-"""
+__all__ = [
+    "GROWTH",
+    "LOAD_DEADLINE_S",
+    "LONGEST_WISH_S",
+    "TABLE",
+    "Change",
+    "Class",
+    "GiveUp",
+    "Outcome",
+    "Policy",
+    "Wait",
+    "after",
+    "charged",
+    "classify",
+    "next_step",
+    "outcome",
+]
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Ask again after `seconds`. `change`: `seed` = another seed and a higher temperature; `max_tokens` = GROWTH times as many."""
+    """Ask again after `seconds`. `change`: `seed` = another seed and a higher temperature; `max_tokens` = GROWTH times as many;
+    `start over` = the same question without the beginning of an earlier answer.
+
+    `rotate`: another backend of the role may be asked at once instead.
+    """
 
     seconds: float
     change: Change = "nothing"
+    rotate: bool = False
 
 
 @dataclass(frozen=True)
 class GiveUp:
+    """This backend is given up for this question. `rotate`: another one may still answer it; `error` is raised when there is none."""
+
     error: NightmillError
+    rotate: bool = False
 
 
 def next_step(
@@ -106,13 +71,15 @@ def next_step(
     if waited_s is None:
         waited_s = policy.waited_s(tries_so_far)
     wait = policy.wait_s(tries_so_far) if retry_after is None else retry_after
+    at_once, at_last = policy.rotate == "at once", policy.rotate != "no"
     if kind == "loading":
         left = load_deadline_s - waited_s
         if left > 0:
-            return Wait(min(max(wait, policy.first_wait_s), left))
+            return Wait(min(max(wait, policy.first_wait_s), left), policy.change, at_once)
     elif tries_so_far < policy.tries and wait <= LONGEST_WISH_S:
-        return Wait(wait, policy.change)
-    return GiveUp(policy.then(f"{_sentence(kind, tries_so_far, retry_after, provider, detail)}: {remedy or policy.remedy}"))
+        return Wait(wait, policy.change, at_once)
+    error = (policy.then or NoProvider)(f"{_sentence(kind, tries_so_far, retry_after, provider, detail)}: {remedy or policy.remedy}")
+    return GiveUp(error, at_last)
 
 
 def after(error: NoVerdict, tries_so_far: int, *, provider: str, waited_s: float | None = None) -> Wait | GiveUp:
@@ -128,3 +95,118 @@ def _sentence(kind: Kind, tries: int, retry_after: float | None, provider: str, 
     often = f" ({tries} tries)" if tries > 1 else ""
     wish = f" (it asks to wait {retry_after:.0f} s)" if retry_after is not None and retry_after > LONGEST_WISH_S else ""
     return f"{who}: {what}{often}{wish}"
+
+
+ERRORS: Mapping[str, str] = {
+    "StageFailed": "failed",
+    "BadReply": "unparseable",
+    "Stopped": "stopped",
+    "Waiting": "waiting",
+    "RunLocked": "locked",
+    "OutOfBudget": "out_of_budget",
+    "NoProvider": "no_provider",
+    "NoUsableReply": "no_usable_reply",
+    "ConfigError": "configuration",
+    "SandboxMissing": "configuration",
+    "MachineError": "trouble",
+    "UsageError": "usage",
+    "NightmillError": "failed",
+}
+"""Class of errors.py → row."""
+EXITS: Mapping[int, str] = {
+    1: "failed",
+    2: "bug",
+    3: "usage",
+    75: "waiting",
+    76: "out_of_budget",
+    77: "no_provider",
+    78: "configuration",
+    130: "stopped",
+}
+"""Exit code of a run → row."""
+_ATTEMPTS = {
+    "red": "tests_failed",
+    "incomplete": "incomplete",
+    "not_run": "not_run",
+    "refused": "edit_refused",
+    "unparseable": "unparseable",
+    "no verdict": "no_usable_reply",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The row an event belongs to."""
+
+    name: str
+    policy: Policy
+
+    @property
+    def nobody(self) -> str:
+        """Why nobody is charged; "" where somebody is."""
+        return "" if self.policy.charges else self.policy.nobody
+
+
+def outcome(name: str) -> Outcome:
+    """Raises KeyError on a name that has no row."""
+    return Outcome(name, TABLE[name])
+
+
+def charged(attempt: str) -> bool:
+    """Whether an attempt that ended with this word (`red`, `refused`, `no verdict`, …) is charged to the agent that wrote it."""
+    return attempt in _ATTEMPTS and TABLE[_ATTEMPTS[attempt]].charges
+
+
+@singledispatch
+def classify(event: object) -> Outcome | None:
+    """The row that an event of a run belongs to; None where nothing went wrong."""
+    return None
+
+
+@classify.register
+def _(event: events.CallFinished) -> Outcome | None:
+    return None if event.outcome == "ok" else outcome(event.outcome if event.outcome in TABLE else "garbage")
+
+
+@classify.register
+def _(event: events.ReplyRefused) -> Outcome | None:
+    return outcome("unparseable")
+
+
+@classify.register
+def _(event: events.EditRefused) -> Outcome | None:
+    return outcome("edit_refused")
+
+
+@classify.register
+def _(event: events.GateRan) -> Outcome | None:
+    return _gate(event.record)
+
+
+def _gate(record: GateRecord) -> Outcome | None:
+    red = "tests_failed" if record.built else "build_failed"
+    name = {"green": "", "red": red, "incomplete": "incomplete", "not_run": "not_run"}[record.verdict]
+    return outcome("trouble") if record.trouble and name else outcome(name) if name else None
+
+
+@classify.register
+def _(event: events.AttemptFinished) -> Outcome | None:
+    name = _ATTEMPTS.get(event.outcome)
+    return outcome("build_failed" if name == "tests_failed" and not event.owed else name) if name else None
+
+
+@classify.register
+def _(event: events.Finding) -> Outcome | None:
+    return outcome("rejected") if event.verdict == "REJECTED" else None
+
+
+@classify.register
+def _(event: events.StageFinished) -> Outcome | None:
+    failed = "bug" if event.reason.startswith("bug: ") else ERRORS.get(event.error, "failed")
+    name = {"failed": failed, "waiting": "waiting", "held": "held", "stopped": "stopped"}.get(event.status)
+    return outcome(name) if name else None
+
+
+@classify.register
+def _(event: events.RunEnded) -> Outcome | None:
+    return outcome(EXITS.get(event.exit, "failed")) if event.exit else None

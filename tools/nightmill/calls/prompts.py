@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from nightmill.paths import skills_dir, templates_dir
 from nightmill.providers.base import Message
+from nightmill.redact import SHAPES_ONLY, Redactor
 
 ARTIFACTS = ("source", "contract", "mission", "matrix", "analysis", "schema", "tests", "code")
 """Sections that hold artifacts: always defined for a template, "" when a stage does not need them."""
@@ -39,12 +40,15 @@ class Skill:
         return tuple(w.strip() for w in self.header.get("verdicts", "").split(",") if w.strip())
 
 
-def render(template: str, variables: Mapping[str, Any]) -> list[Section]:
-    """The non-empty sections of a prompt, in the order of `_base.md.j2`. Raises jinja2's UndefinedError on a name nobody gave: a bug."""
+def render(template: str, variables: Mapping[str, Any], redactor: Redactor = SHAPES_ONLY) -> list[Section]:
+    """The non-empty sections of a prompt, secrets redacted, in the order of `_base.md.j2`.
+
+    Raises jinja2's UndefinedError on a name nobody gave: a bug.
+    """
     clean = {k: _unmarked(v) for k, v in variables.items()}
     text = _environment().get_template(template).render(dict.fromkeys(ARTIFACTS, "") | clean)
     parts = _SECTION.split(text)
-    sections = [Section(name, body.strip("\n")) for name, body in zip(parts[1::2], parts[2::2], strict=True)]
+    sections = [Section(name, redactor(body.strip("\n"))) for name, body in zip(parts[1::2], parts[2::2], strict=True)]
     return [s for s in sections if s.text.strip()]
 
 

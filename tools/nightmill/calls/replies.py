@@ -34,8 +34,8 @@ class ReplyFormat(ABC):
 
     @classmethod
     def format(cls, facts: Mapping[str, Any]) -> str:
-        """FORMAT with what `facts` decide filled in."""
-        return cls.FORMAT
+        """FORMAT with what `facts` decide filled in; facts["pack"]: the language whose example it shows."""
+        return str(getattr(facts.get("pack"), "examples", {}).get(cls.__name__, cls.FORMAT))
 
     @classmethod
     @abstractmethod
@@ -45,7 +45,7 @@ class ReplyFormat(ABC):
     @classmethod
     def own_words(cls, text: str, facts: Mapping[str, Any]) -> str:
         """`text` without the lines copied from the examples in the prompt: the format's, and the persona's in facts["example"]."""
-        return plain.novel(text, cls.FORMAT, str(facts.get("example", "")))
+        return plain.novel(text, cls.format(facts), str(facts.get("example", "")))
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def net(cents: int) -> int:
         files = file_blocks(text)
         if not files:
             raise BadReply("Your reply has no file: write the path alone on a line, then the whole file in a fenced block.")
-        examples = cls.FORMAT + str(facts.get("example", ""))
+        examples = cls.format(facts) + str(facts.get("example", ""))
         if copied := [path for path, content in files.items() if len(content) >= 40 and content.strip() in examples]:
             raise BadReply(f"{', '.join(copied)} is copied from the prompt's example. Write the files of this program.")
         allowed = facts.get("paths")

@@ -22,6 +22,8 @@ _TAGS = {
     "sh": "sh",
     "rs": "rust",
     "js": "js",
+    "mjs": "js",
+    "cjs": "js",
     "ts": "ts",
 }
 

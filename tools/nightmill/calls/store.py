@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import time
 from dataclasses import asdict, dataclass
+from io import FileIO
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -15,7 +17,7 @@ from nightmill.providers.base import Reply, Request
 from nightmill.run.atomic import write_atomic
 
 SYNC_S = 1.0
-"""How much of a streaming reply a power cut may cost, in seconds."""
+"""How much of a streaming reply a power cut may cost, in seconds. A killed process loses nothing of it: each piece is written at once."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ _ADAPTER = TypeAdapter(_Record)
 
 
 class CallStore:
-    """`calls/KEY.json` per finished call; `calls/KEY.partial` while its reply streams.
+    """`calls/KEY.json` per finished call; `calls/KEY.partial` while its reply streams, and after it was interrupted.
 
     `asked/TURN` beside it holds the KEY that a question led to: a finished call is found again without asking a server for its window.
     """
@@ -55,39 +57,77 @@ class CallStore:
     def remember(self, turn: str, request: Request) -> None:
         write_atomic(self.asked / turn, request.key.encode(), 0o600)
 
+    def put(self, request: Request, reply: Reply) -> None:
+        record = _Record(request, reply, time.time())
+        write_atomic(self._finished(request.key), json.dumps(asdict(record), ensure_ascii=False, indent=1).encode(), 0o600)
+        self.drop_partial(request)
+
+    def discard(self, request: Request) -> None:
+        """Forgets a finished call, so that it is asked anew."""
+        self._finished(request.key).unlink(missing_ok=True)
+
+    def partial(self, request: Request) -> str:
+        """What an interrupted call had written of its answer; "" when there is nothing. Half a character at the end is left out."""
+        try:
+            return codecs.getincrementaldecoder("utf-8")().decode(self._partial(request).read_bytes())
+        except (FileNotFoundError, UnicodeDecodeError):
+            return ""
+
+    def open_partial(self, request: Request, resume: str = "") -> Partial:
+        """For the text behind `resume`, which the file holds already. What an earlier call left stays until the first piece comes."""
+        return Partial(self._partial(request), len(resume.encode()))
+
+    def drop_partial(self, request: Request) -> None:
+        self._partial(request).unlink(missing_ok=True)
+
     def _record(self, key: str) -> _Record | None:
         try:
-            return _ADAPTER.validate_json((self.folder / f"{key}.json").read_bytes())
+            return _ADAPTER.validate_json(self._finished(key).read_bytes())
         except (FileNotFoundError, ValidationError):
             return None
 
-    def put(self, request: Request, reply: Reply) -> None:
-        record = _Record(request, reply, time.time())
-        write_atomic(self.folder / f"{request.key}.json", json.dumps(asdict(record), ensure_ascii=False, indent=1).encode(), 0o600)
-        self._partial(request).unlink(missing_ok=True)
+    def _finished(self, key: str) -> Path:
+        return self.folder / f"{key}.json"
 
     def _partial(self, request: Request) -> Path:
         return self.folder / f"{request.key}.partial"
-
-    def open_partial(self, request: Request) -> Partial:
-        with machine_trouble():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            return Partial(self._partial(request))
 
 
 class Partial:
     """A reply on its way to disk; fsynced about once a second, so that a person can watch it and a crash loses little."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("wb", buffering=0)
+    def __init__(self, path: Path, keep: int) -> None:
+        """The first `keep` bytes of what lies there stay."""
+        self._path = path
+        self._keep = keep
+        self._file: FileIO | None = None
         self._synced = time.monotonic()
+        self._spoilt = False
 
     def add(self, text: str) -> None:
+        if self._spoilt:
+            return
         with machine_trouble():
+            if self._file is None:
+                self._file = self._open()
             self._file.write(text.encode())
             if time.monotonic() - self._synced >= SYNC_S:
                 os.fsync(self._file.fileno())
                 self._synced = time.monotonic()
 
+    def _open(self) -> FileIO:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        file = self._path.open("r+b" if self._keep else "wb", buffering=0)
+        file.truncate(self._keep)
+        file.seek(self._keep)
+        return file
+
+    def spoil(self) -> None:
+        """The answer cannot be continued from what is visible of it: nothing is kept."""
+        if not self._spoilt:
+            self._spoilt = True
+            self._path.unlink(missing_ok=True)
+
     def close(self) -> None:
-        self._file.close()
+        if self._file:
+            self._file.close()

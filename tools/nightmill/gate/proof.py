@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
 from nightmill.gate.languages.base import ACCEPTANCE, LanguagePack, under_acceptance
+from nightmill.gate.manner import Manner, twice
 from nightmill.gate.quality import QualityGate
 from nightmill.gate.records import StepRecord, TestOutcome
 from nightmill.run.trees import Tree
@@ -19,6 +20,12 @@ _RED = frozenset({"AssertionError", "Failed"})
 _WRONG_SIGNATURE = re.compile(r"takes .*argument|missing \d+ required|unexpected keyword|got multiple values|got some positional-only")
 _MISSING_NAME = re.compile(r"^(module|type object|partially initialized module) |^'(?!NoneType')\w+' object has no attribute")
 
+
+_FLAKY = "is flaky"
+"""How the reason begins of a test that two runs did not agree about."""
+
+Test = Callable[[Tree, Tree, Manner], StepRecord]
+"""Runs tests on a tree: `QualityGate.test`."""
 
 _Sorted = tuple[Literal["proven", "vacuous", "broken", "disputed"], str]
 """Where a test belongs, and why."""
@@ -37,6 +44,8 @@ class Proof(BaseModel):
     """Cannot judge any code: do not collect, are skipped, or fail by their own mistake. A file that does not parse stands for its tests."""
     disputed: tuple[str, ...] = ()
     """Fail on V1 although their row is not meant to change: V1, the row, or the test is wrong."""
+    flaky: tuple[str, ...] = ()
+    """Of the broken: those that two runs on one tree did not agree about."""
     agrees: tuple[str, ...] = ()
     """Of the proven: those that pass on V1."""
     v1_ran: bool = False
@@ -57,23 +66,31 @@ def row(test: str) -> str:
     return f"T{int(found[1])}" if found else ""
 
 
-def prove(gate: QualityGate, stubs: Tree, acceptance: Tree, v1: Tree | None = None, changed: frozenset[str] = frozenset()) -> Proof:
+def prove(
+    gate: QualityGate,
+    stubs: Tree,
+    acceptance: Tree,
+    v1: Tree | None = None,
+    changed: frozenset[str] = frozenset(),
+    test: Test | None = None,
+) -> Proof:
     """Sorts the acceptance tests by what they do on `stubs` and, if given, on `v1`.
 
-    `changed`: ids of the rows (`T3`) whose behaviour V1 need not show. One sandboxed test run per tree; a run that a test itself ends
-    (`os._exit`, a crash) is repeated file by file. Raises as little as the gate.
+    `changed`: ids of the rows (`T3`) whose behaviour V1 need not show. Two runs per tree (see `manner.twice`): a test they do not agree
+    about is broken. A run that a test itself ends (`os._exit`, a crash) is repeated file by file. `test` stands for `gate.test` where it
+    remembers. Raises as little as the gate.
     """
     acceptance = under_acceptance(acceptance)
     if unparsed := gate.pack.precheck(stubs):
         return Proof(trouble=f"the stubs do not parse: {unparsed[0].file}:{unparsed[0].line}: {unparsed[0].message}")
-    tests, detail = _run(gate, stubs, acceptance)
+    tests, detail = _run(gate, test or gate.test, stubs, acceptance)
     declared = _declarations(gate.pack, acceptance)
     if declared and not tests:
         return Proof(trouble=detail)
     found = _sort(tests, declared, gate.pack.stubs(stubs), detail)
     v1_ran, v1_reason, agrees = False, "", frozenset[str]()
     if v1 is not None:
-        seen, v1_detail = _run(gate, v1, acceptance)
+        seen, v1_detail = _run(gate, test or gate.test, v1, acceptance)
         on_v1 = {t.id: t for t in seen}
         for name in [n for n, (kind, _) in found.items() if kind == "proven" and n in on_v1]:
             compared = _on_v1(on_v1[name], row(name) in changed)
@@ -86,6 +103,7 @@ def prove(gate: QualityGate, stubs: Tree, acceptance: Tree, v1: Tree | None = No
         vacuous=tuple(n for n, (kind, _) in found.items() if kind == "vacuous"),
         broken=tuple(n for n, (kind, _) in found.items() if kind == "broken"),
         disputed=tuple(n for n, (kind, _) in found.items() if kind == "disputed"),
+        flaky=tuple(n for n, (_, why) in found.items() if why.startswith(_FLAKY)),
         agrees=tuple(n for n, (kind, _) in found.items() if kind == "proven" and n in agrees),
         v1_ran=v1_ran,
         v1_reason=v1_reason,
@@ -94,14 +112,14 @@ def prove(gate: QualityGate, stubs: Tree, acceptance: Tree, v1: Tree | None = No
     )
 
 
-def _run(gate: QualityGate, tree: Tree, acceptance: Tree) -> tuple[tuple[TestOutcome, ...], str]:
+def _run(gate: QualityGate, test: Test, tree: Tree, acceptance: Tree) -> tuple[tuple[TestOutcome, ...], str]:
     """Outcomes of all tests, and what was wrong with the run as a whole. A file that ends the run does not take the others along."""
-    whole = gate.test(tree, acceptance)
+    whole = test(tree, acceptance, twice(acceptance))
     files = [path for path in acceptance if gate.pack.is_test_file(path)]
     if _ended_properly(whole) or len(files) < 2 or gate.stopping() or not whole.tests:
         return whole.tests, whole.detail
     shared = {path: data for path, data in acceptance.items() if path not in files}
-    each = [gate.test(tree, {**shared, path: acceptance[path]}) for path in files]
+    each = [test(tree, one, twice(one)) for one in ({**shared, path: acceptance[path]} for path in files)]
     return tuple(t for step in each for t in step.tests), whole.detail
 
 
@@ -135,6 +153,8 @@ def _sort(
 
 
 def _on_stubs(test: TestOutcome, empty: Mapping[str, tuple[str, ...]]) -> _Sorted:
+    if test.flaky:
+        return "broken", f"{_FLAKY} on the stubs: {test.flaky}"
     if test.outcome == "passed":
         return "vacuous", "passes although nothing is implemented"
     if test.outcome not in ("failed", "error"):
@@ -148,22 +168,29 @@ def _on_stubs(test: TestOutcome, empty: Mapping[str, tuple[str, ...]]) -> _Sorte
 
 def _on_v1(test: TestOutcome, changed: bool) -> _Sorted | None:
     """None when V1 has nothing to compare with: the names or signatures the test uses do not exist there."""
-    in_test = test.crash_file.startswith(f"{ACCEPTANCE}/")
+    if test.flaky and not changed:
+        return "broken", f"{_FLAKY} on V1: {test.flaky}"
     if test.outcome == "passed":
         return "proven", "red on the stubs, passes on V1" + (" although its row changes behaviour" if changed else "")
-    if test.outcome not in ("failed", "error") or test.exception in ("ImportError", "ModuleNotFoundError"):
+    if test.outcome not in ("failed", "error") or absent(test):
         return None
-    if in_test and test.exception in ("NameError", "UnboundLocalError"):
+    if test.crash_file.startswith(f"{ACCEPTANCE}/") and test.exception in ("NameError", "UnboundLocalError"):
         return "broken", f"the test itself is wrong: {_what(test)}"
-    if in_test and test.exception == "AttributeError" and _MISSING_NAME.match(test.message):
-        return None
-    if in_test and test.exception == "TypeError" and _WRONG_SIGNATURE.search(test.message):
-        return None
     return (
         ("proven", f"fails on V1, whose behaviour its row changes: {_what(test)}")
         if changed
         else ("disputed", f"fails on V1: {_what(test)}")
     )
+
+
+def absent(test: TestOutcome) -> bool:
+    """Whether a test fails because the tree has no such name or signature: then it says nothing about what the tree does."""
+    in_test = test.crash_file.startswith(f"{ACCEPTANCE}/")
+    if test.exception in ("ImportError", "ModuleNotFoundError"):
+        return True
+    if in_test and test.exception == "AttributeError":
+        return _MISSING_NAME.match(test.message) is not None
+    return in_test and test.exception == "TypeError" and _WRONG_SIGNATURE.search(test.message) is not None
 
 
 def _what(test: TestOutcome) -> str:

@@ -46,6 +46,10 @@ class TestOutcome(_Record):
     """Name of that frame's function, qualified when known (`Ledger.total`)."""
     traceback: str = ""
     """The report as the test runner prints it, at most a few kB."""
+    flaky: str = ""
+    """How its outcomes differ, one line, when two runs on the same tree did not agree; `outcome` is then never `passed`."""
+    touched: tuple[str, ...] = ()
+    """Functions of the tree it called, `money.py::Ledger.total`; only where that was asked for."""
 
 
 class StepRecord(_Record):
@@ -62,6 +66,12 @@ class StepRecord(_Record):
     """Why, in one line, when not passed; for an unlocated failure the head and tail of the output follow."""
     diagnostics: tuple[Diagnostic, ...] = ()
     tests: tuple[TestOutcome, ...] = ()
+    seed: int = 0
+    """What the order of its tests was shuffled by; 0: as declared."""
+    surroundings: tuple[str, ...] = ()
+    """Environment in which this run differed from the first, `TZ=…`."""
+    again: StepRecord | None = None
+    """The second run of the same tests, without its tests: what they did there is part of this step's outcomes."""
     advisory: bool = False
     """True for a step that comments and cannot turn the gate red (lint in this version)."""
 
@@ -79,6 +89,8 @@ class GateRecord(_Record):
     """Hash of the locked tests that were used, empty when none."""
     protections: tuple[str, ...] = ()
     """Which sandbox protections were in force, e.g. `bubblewrap`, `seccomp`, `no-network`; `UNSANDBOXED` when overridden."""
+    toolchain: str = ""
+    """What judged, with its version and place: `node 20.11.1 (/usr/bin/node)`."""
 
     @property
     def trouble(self) -> str:
@@ -88,6 +100,11 @@ class GateRecord(_Record):
     @property
     def tests(self) -> tuple[TestOutcome, ...]:
         return tuple(t for s in self.steps for t in s.tests)
+
+    @property
+    def flaky(self) -> tuple[TestOutcome, ...]:
+        """Tests whose outcome changed between two runs on this very tree."""
+        return tuple(t for t in self.tests if t.flaky)
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:

@@ -24,7 +24,8 @@ def decide(steps: Sequence[StepRecord]) -> Ruling:
 def _passed(steps: list[StepRecord]) -> Ruling | None:
     tests = [t for s in steps for t in s.tests]
     if tests and all(s.status == "passed" for s in steps) and all(t.outcome == "passed" for t in tests):
-        return "green", f"it builds and all {len(tests)} tests passed" if len(tests) > 1 else "it builds and its one test passed"
+        which = f"all {len(tests)} tests" if len(tests) > 1 else "its one test"
+        return "green", f"it builds and {which} passed" + (", in two runs" if any(s.again for s in steps) else "")
     return None
 
 
@@ -33,7 +34,7 @@ def _located_error(steps: list[StepRecord]) -> Ruling | None:
         errors = [d for d in step.diagnostics if d.severity == "error"]
         if errors and step.status == "failed":
             first, more = errors[0], f" and {len(errors) - 1} more" if len(errors) > 1 else ""
-            place = f"{first.file}:{first.line}: " if first.file else ""
+            place = (f"{first.file}:{first.line}: " if first.line else f"{first.file} ") if first.file else ""
             return "red", f"{place}{first.message}{more}"
     return None
 
@@ -51,7 +52,7 @@ def _test_summary(steps: list[StepRecord]) -> Ruling | None:
     for step in steps:
         bad = [t for t in step.tests if t.outcome != "passed"]
         if step.status in ("failed", "passed") and bad:
-            kinds = ", ".join(f"{n} {kind}" for kind, n in Counter(t.outcome for t in bad).items())
+            kinds = ", ".join(f"{n} {kind}" for kind, n in Counter("flaky" if t.flaky else t.outcome for t in bad).items())
             return "red", f"{kinds} of {len(step.tests)} tests, first {bad[0].id}"
     return None
 

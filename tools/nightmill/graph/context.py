@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from nightmill.errors import NightmillError, StageFailed, UsageError
+from nightmill.gate.manner import PLAIN, Manner
 from nightmill.graph.stage import SOURCE, Stage
 from nightmill.run.events import Event, Finding, Note
 from nightmill.run.trees import Tree, read_tree
@@ -40,13 +41,13 @@ class Ctx:
             raise UndeclaredFile(f"stage {self.stage.name} reads {name}: add it to `needs` in {self.stage.file.name}")
 
     def read(self, name: str) -> str:
-        """A needed file's text; "" for an optional one that is missing."""
+        """A needed file's text, secrets redacted; "" for an optional one that is missing."""
         self._declared(name)
         path = self.session.run.root / name
         if name in self.stage.optional and not path.exists():
             return ""
         try:
-            return path.read_bytes().decode("utf-8", errors="replace")
+            return self.session.run.redactor(path.read_bytes().decode("utf-8", errors="replace"))
         except FileNotFoundError:
             raise NightmillError(f"{name} is missing: run doit, or doit {self.stage.name}") from None
 
@@ -54,6 +55,24 @@ class Ctx:
         """The files below a needed directory, relative to it; empty when an optional one is missing."""
         self._declared(name)
         return read_tree(self.session.run.root / name)
+
+    def written(self, stage: str, target: str) -> dict[str, bytes]:
+        """What another stage last wrote into a directory, relative to it, whatever a person did there since."""
+        last: dict[str, str] = {}
+        for entry in self.session.run.journal:
+            if entry.stage == stage and entry.path.startswith(target):
+                if entry.act == "made":
+                    last[entry.path.removeprefix(target)] = entry.sha
+                elif entry.act in ("removed", "set_aside"):
+                    last.pop(entry.path.removeprefix(target), None)
+        objects = self.session.run.objects
+        return {rel: objects.get(digest) for rel, digest in last.items() if digest in objects}
+
+    def own_tests(self) -> dict[str, bytes]:
+        """The acceptance tests that the person brought along, as they are to lie among the locked ones."""
+        from nightmill.build.own import own_tests
+
+        return dict(own_tests(self.session.run))
 
     def source(self) -> dict[str, bytes]:
         """The snapshot of the person's tree: text files only, as they were when intake ran."""
@@ -157,20 +176,23 @@ class Ctx:
         `vary` changes seed and temperature, for a later attempt that must differ.
         Raises BadReply when three replies in a row broke a rule, OutOfBudget, NoProvider, Waiting, Stopped.
         """
-        from nightmill.calls.ask import Question, ask
+        from nightmill.calls.ask import ask
+        from nightmill.calls.turn import Question
 
         chosen = reply or self.stage.reply
         assert chosen is not None, f"stage {self.stage.name} declares no reply class"
         skill = skill or self.stage.skill
+        example = self.pack.examples.get(skill, "")
+        known = {"pack": self.pack} | ({"example": example} if example else {})
         question = Question(
             stage=self.stage,
             skill=skill,
             role=self.stage.role if skill == self.stage.skill else "reviewer",
             template=template or self.stage.template,
             reply=chosen,
-            facts=dict(facts or {}),
+            facts=known | dict(facts or {}),
             sections=self._sections() | dict(sections or {}),
-            task=task,
+            task={"stub": self.pack.stub, "example": example, **task},
             vary=vary,
         )
         return ask(self.session, question, self.asked)
@@ -188,12 +210,12 @@ class Ctx:
     def quality_gate(self) -> QualityGate:
         return self.session.gate
 
-    def gate(self, tree: Tree, acceptance: Tree | None = None, *, fresh: bool = False) -> GateRecord:
+    def gate(self, tree: Tree, acceptance: Tree | None = None, manner: Manner | None = None, *, fresh: bool = False) -> GateRecord:
         """Runs the quality gate on a tree, in the sandbox; the same tree and tests again give the record of the first time, unless `fresh`.
 
         What it proved is in the record; it never raises for what the code does.
         """
-        record = self.session.gate_cache.run(tree, acceptance, fresh=fresh)
+        record = self.session.gate_cache.run(tree, acceptance, manner or PLAIN, fresh=fresh)
         self.session.check_stop()
         return record
 
@@ -202,6 +224,6 @@ class Ctx:
         from nightmill.gate.proof import prove
 
         v1 = self.source() if SOURCE in self.stage.needs else None
-        proof = prove(self.session.gate, self.tree("schema/"), acceptance, v1, changed)
+        proof = prove(self.session.gate, self.tree("schema/"), acceptance, v1, changed, self.session.gate_cache.test)
         self.session.check_stop()
         return proof

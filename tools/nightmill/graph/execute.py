@@ -30,26 +30,24 @@ def execute(session: Session, stage: Stage) -> None:
             raise StageFailed(f"{stage.name} needs {need}, which is not there: run doit to make what is missing")
     session.run.events.emit(StageStarted(stage=stage.name, why="; ".join(found.why)[:500]))
     started = time.monotonic()
-    status, reason = "failed", ""
+    end: dict[str, str] = {"status": "failed"}
     try:
         _make(session, stage)
-        status = "made"
+        end = {"status": "made"}
     except Stopped as error:
-        status, reason = "stopped", str(error)
+        end = {"status": "stopped", "reason": str(error), "error": type(error).__name__}
         raise
     except Waiting as error:
-        status, reason = "waiting", str(error)
+        end = {"status": "waiting", "reason": str(error), "error": type(error).__name__}
         raise
     except NightmillError as error:
-        reason = str(error)
+        end |= {"reason": str(error), "error": type(error).__name__}
         raise
     except Exception as error:
-        reason = f"bug: {type(error).__name__}: {error}"
+        end |= {"reason": f"bug: {type(error).__name__}: {error}"}
         raise
     finally:
-        session.run.events.emit(
-            StageFinished.model_validate({"stage": stage.name, "status": status, "reason": reason, "seconds": time.monotonic() - started})
-        )
+        session.run.events.emit(StageFinished.model_validate({"stage": stage.name, **end, "seconds": time.monotonic() - started}))
 
 
 def adopt(session: Session, stage: Stage, found: Check) -> None:
@@ -86,7 +84,7 @@ def _make(session: Session, stage: Stage) -> None:
         after = facts_of(session, stage)
         if _inputs(before) == _inputs(after):
             break
-        for data in ctx.content.values():
+        for data in session.run.ledger.clean(ctx.content).values():
             session.run.objects.put(data)
     else:
         raise Waiting(f"the inputs of {stage.name} were edited {RERUNS} times while it ran: run doit again when they stand")

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from nightmill.build.own import own_tests
 from nightmill.graph.stage import SOURCE, Stage
 from nightmill.lines import NEVER
 from nightmill.paths import skills_dir, templates_dir
@@ -85,6 +86,8 @@ def facts_of(session: Session, stage: Stage) -> dict[str, str]:
         facts["slice"] = sha(stage.slice)
     if stage.outside:
         facts["source"] = session.source_hash()
+    if stage.persons and (own := own_tests(session.run)):
+        facts["own tests"] = tree_hash(own)
     if stage.evidence:
         facts["evidence"] = session.evidence_hash(states(session))
     take = session.run.take(stage.name)

@@ -10,6 +10,7 @@ from doit.cmdparse import CmdParseError
 from doit.exceptions import InvalidCommand, InvalidDodoFile, InvalidTask
 
 from nightmill.errors import EXIT_BUG, NightmillError, Stopped, UsageError, machine_trouble
+from nightmill.redact import of_process
 from nightmill.streams import drop_output
 
 
@@ -44,5 +45,5 @@ class OneLine:
 
 
 def _told(error: NightmillError) -> int:
-    print(f"nightmill: {error}", file=sys.stderr)  # noqa: T201
+    print(f"nightmill: {of_process()(str(error))}", file=sys.stderr)  # noqa: T201
     return error.exit_code

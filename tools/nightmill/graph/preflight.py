@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
+from nightmill.calls.remote import refuse_remote
 from nightmill.errors import ConfigError, MachineError, machine_trouble
 from nightmill.graph.session import Session
 from nightmill.graph.stage import Stage
@@ -18,10 +19,11 @@ def preflight(session: Session, stages: Sequence[Stage]) -> None:
     require_mission(session)
     require_kinds(session, stages)
     session.source_hash()
-    session.pack  # noqa: B018 - an unknown language is reported now
+    session.pack.require()  # an unknown language, or a missing compiler, is reported now
     session.sandbox  # noqa: B018 - probes; raises before any token is spent
+    refuse_remote(session.run.config)
     session.backends.check()
-    session.budget  # noqa: B018 - counted once, before several stages share it
+    session.budget, session.speeds, session.router  # noqa: B018 - counted once, before several stages share them
 
 
 def require_kinds(session: Session, stages: Sequence[Stage]) -> None:

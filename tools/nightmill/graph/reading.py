@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from nightmill.build.sharpness import MUTANTS, unnoticed
 from nightmill.calls.numbered import clauses, rows
 from nightmill.graph.facts import check
 from nightmill.graph.session import Session
@@ -29,20 +31,26 @@ def summary_of(session: Session, states: Mapping[str, str], exit_code: int | Non
     if _edited_since_gate(session):
         states = {**states, WHOLE: "stale"}
     root = session.run.root
-    proof = None
-    if (path := root / "proof.json").is_file():
-        try:
-            proof = json.loads(path.read_bytes())
-        except ValueError:
-            proof = None
-    return summarize(
+    found = summarize(
         session.run.events,
         states,
         contract={clause.id: clause.text for clause in clauses(_text(root / "contract.md"))},
         matrix={row.id: row.clause for row in rows(_text(root / "test_matrix.md"))},
-        proof=proof if isinstance(proof, dict) else None,
+        proof=_json(root / "proof.json"),
         exit_code=exit_code,
     )
+    if found.verdict != "green" or states.get(MUTANTS, "fresh") != "fresh":
+        return found
+    return found.model_copy(update={"unproven": (*found.unproven, *unnoticed(_json(root / "mutants.json")))})
+
+
+def _json(path: Path) -> dict[str, Any] | None:
+    """None for what is missing or no JSON object: people edit here."""
+    try:
+        told = json.loads(path.read_bytes()) if path.is_file() else None
+    except ValueError:
+        return None
+    return told if isinstance(told, dict) else None
 
 
 def _edited_since_gate(session: Session) -> bool:

@@ -18,10 +18,12 @@ from doit.dependency import DatabaseException
 from doit.task import Stream
 
 from nightmill import __version__
+from nightmill.calls.speed_memory import remember
 from nightmill.errors import EXIT_BUG, EXIT_WORDS, MachineError, NightmillError, Stopped, UsageError, machine_trouble, worst
 from nightmill.graph.commands import stages_of
 from nightmill.graph.facts import check
 from nightmill.graph.oneline import OneLine
+from nightmill.graph.outlook import Outlook
 from nightmill.graph.pipeline import note_plan_problems
 from nightmill.graph.preflight import preflight
 from nightmill.graph.runner import QuietReporter, SerialRunner, ThreadRunner
@@ -82,19 +84,24 @@ class Run(OneLine, DoitRun):  # type: ignore[misc]  # doit has no type hints
             self.report.bugs.append(traceback.format_exc())
             self.codes.append(EXIT_BUG)
         code = Stopped.exit_code if session.stopping() else worst(self.codes)
-        reason = "; ".join(f"{name}: {text}" for name, text in self.report.failures[:3])
+        failures = dict.fromkeys(f"{name}: {text}" for name, text in self.report.failures)
+        reason = "; ".join(list(failures)[:3])
         if self.report.bugs:
             session.close()
             print("\n".join(self.report.bugs), file=sys.stderr)  # noqa: T201
         session.run.events.emit(RunEnded(exit=code, word=EXIT_WORDS[code], reason=reason))
         finish(session, stages_of(session), code, self.report.blocked)
+        remember(session.run.config, session.speeds.measured())
         return code
 
     def _passes(self, session: Session, params: Any, args: list[str]) -> None:
+        outlook = Outlook(session, args, everything=params["always"], alone=params["single"])
+        outlook.tell(stages_of(session))
         self._plan_first(session, params, args)
         stages = stages_of(session)
         if not session.stopping():
             if not self.codes:
+                outlook.tell(stages)
                 _require_known(stages, args, of_plan=True)
                 note_plan_problems(session)
                 self._pass(session, params, args or [s.name for s in stages if not s.closing])

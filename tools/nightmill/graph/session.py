@@ -20,6 +20,8 @@ from nightmill.run.trees import sha, tree_hash
 if TYPE_CHECKING:
     from nightmill.calls.backends import Backends
     from nightmill.calls.budget import Budget
+    from nightmill.calls.router import Router
+    from nightmill.calls.speeds import Speeds
     from nightmill.console import Console
     from nightmill.gate.cache import GateCache
     from nightmill.gate.languages.base import LanguagePack
@@ -85,13 +87,22 @@ class Session:
 
     @property
     def source_files(self) -> Mapping[str, str]:
-        """Relative path → hash."""
+        """Relative path → hash of the text, secrets redacted."""
         return self._snapshot.files
 
     @property
     def source_skipped(self) -> Mapping[str, list[str]]:
         """Reason → paths that are not taken as source."""
         return self._snapshot.skipped
+
+    @property
+    def source_redacted(self) -> Mapping[str, int]:
+        """Relative path → how many secrets were replaced in it."""
+        return self._snapshot.redacted
+
+    def read_source(self, rel: str) -> bytes:
+        """A file of the source tree as it stands, secrets redacted. Raises FileNotFoundError."""
+        return self.run.redactor.file((self.source_root / rel).read_bytes())
 
     @cached_property
     def _snapshot(self) -> Snapshot:
@@ -100,7 +111,7 @@ class Session:
 
         if not self.source_root.exists() and (locked := self.locked_source):
             return Snapshot(self.source_root, locked)
-        return scan(self.source_root, run=self.run.root)
+        return scan(self.source_root, run=self.run.root, redactor=self.run.redactor)
 
     @property
     def locked_source(self) -> dict[str, str]:
@@ -133,6 +144,26 @@ class Session:
         from nightmill.calls.budget import Budget
 
         return Budget(self.run.config.budgets, self.run.events)
+
+    @cached_property
+    def router(self) -> Router:
+        """Which of a role's models answers next."""
+        from nightmill.calls.health import Health
+        from nightmill.calls.router import Router
+
+        health = Health(self.run.events)
+        self.run.events.subscribe(health.add)
+        return Router(health)
+
+    @cached_property
+    def speeds(self) -> Speeds:
+        """How fast each model was seen to read and write."""
+        from nightmill.calls.speed_memory import recall
+        from nightmill.calls.speeds import Speeds
+
+        speeds = Speeds(self.run.events, recall(self.run.config))
+        self.run.events.subscribe(speeds.add)
+        return speeds
 
     @cached_property
     def sandbox(self) -> Sandbox:

@@ -53,6 +53,8 @@ class Stage:
     """Made from the run's events: their findings, gates and attempts count as an input."""
     outside: bool = False
     """Made from the source tree itself."""
+    persons: bool = False
+    """Takes in the person's own tests (`tests:` in run.yaml): their content counts as an input."""
     measured: bool = False
     """Made of what commands said: a person's text never stands for it."""
 

@@ -86,14 +86,15 @@ def merge(session: Session, name: str) -> str:
             raise
         finally:
             session.close()
-        merged, conflicts = _merged(session, stage, ctx.content)
+        made = run.ledger.clean(ctx.content)
+        merged, conflicts = _merged(session, stage, made)
         if conflicts:
             texts = {path: text for path, text in merged.items() if text is not None}
             proposed = run.ledger.propose(name, stage.makes, texts)
             both = f"{name}: {', '.join(conflicts)} changed on both sides"
             run.events.emit(StageFinished(stage=name, status="held", reason=both))
             raise Waiting(f"{both}: settle the marks in {proposed}, copy it over, then nightmill keep {name}")
-        run.journal.append([("made", name, path, run.objects.put(data)) for path, data in ctx.content.items()])
+        run.journal.append([("made", name, path, run.objects.put(data)) for path, data in made.items()])
         run.ledger.write_persons(name, merged)
         stamp_persons_text(session, stage)
         run.events.emit(StageFinished(stage=name, status="kept", reason="merged into a person's text"))

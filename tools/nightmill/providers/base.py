@@ -27,18 +27,36 @@ Kind = Literal[
     "reasoning_only",  # it thought, and gave no answer
     "refusal",  # the server's or the model's own content filter
     "loop",  # the same lines again and again
+    "restarted",  # a continuation that began again or repeated itself
     "html",  # a page of a proxy or a web site
     "bad_utf8",  # bytes that are no text
     "garbage",  # anything else that is no event stream
 ]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What a call used, by the server's own count; None where it told nothing. Seconds are wall time."""
+
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    """The part of the prompt that came from the server's cache."""
+    evaluated_tokens: int | None = None
+    """The part of the prompt that was computed for this call."""
+    completion_tokens: int | None = None
+    seconds: float = 0.0
+    first_token_s: float | None = None
+    """From the connection to the first token."""
+
+
 class NoVerdict(Exception):
     """A call ended without a reply that says anything about the model: never charged to an agent.
 
     `partial` holds the text received so far; `retry_after` is the server's own wish in seconds, when it sent one; `remedy` is what the
-    person can do, where the provider knows it better than the table in calls/outcome.
+    person can do, where the provider knows it better than the table in calls/outcome; `spent` is what it cost all the same.
     """
+
+    spent = Spent()
 
     def __init__(self, kind: Kind, detail: str, *, partial: str = "", retry_after: float | None = None, remedy: str = "") -> None:
         super().__init__(f"{kind}: {detail}")
@@ -89,22 +107,18 @@ class Terms:
     """Gets each piece of reasoning as it comes: such an answer cannot be continued later."""
 
 
+USUAL = Terms()
+"""All of it the provider's own defaults."""
+
+
 @dataclass(frozen=True)
-class Reply:
-    """A finished answer. Token counts are the server's own, None where it gave none; seconds are wall time."""
+class Reply(Spent):
+    """A finished answer."""
 
     text: str
     model: str
     finish: str = "stop"
     reasoning: str = ""
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
-    evaluated_tokens: int | None = None
-    """The part of the prompt that was computed for this call; the rest came from the server's cache."""
-    completion_tokens: int | None = None
-    seconds: float = 0.0
-    first_token_s: float | None = None
-    """Seconds from the connection to the first token."""
     estimated: bool = False
     """The token counts are estimates of ours, not the server's."""
     resumed: int = 0
@@ -114,7 +128,7 @@ class Reply:
 class Provider(Protocol):
     name: str
 
-    def complete(self, request: Request, on_text: Callable[[str], None], stopping: Callable[[], bool], terms: Terms = Terms()) -> Reply:
+    def complete(self, request: Request, on_text: Callable[[str], None], stopping: Callable[[], bool], terms: Terms = USUAL) -> Reply:
         """Streams one answer; `on_text` gets each piece of visible text as it comes, without what was resumed.
 
         Raises NoVerdict, or errors.Stopped soon after `stopping()` turns true.

@@ -129,14 +129,25 @@ class Clock:
         self._where = where
         self._phase = 0
         self._since = time.monotonic()
+        self._connected = self._since
+        self.first_token_s: float | None = None
+        """Seconds from the connection to the first token."""
 
     def token(self) -> None:
         self._phase, self._since = 2, time.monotonic()
+        if self.first_token_s is None:
+            self.first_token_s = self._since - self._connected
+
+    def progress(self) -> None:
+        """The prompt is still being read: the wait for the first token begins anew."""
+        if self._phase < 2:
+            self._phase, self._since = 1, time.monotonic()
 
     def left(self, connected: bool) -> float:
         """Seconds left, above 0. Raises NoVerdict when there are none."""
         if connected and self._phase == 0:
             self._phase, self._since = 1, time.monotonic()
+            self._connected = self._since
         left = self._since + self._limits[self._phase] - time.monotonic()
         if left > 0:
             return left

@@ -30,6 +30,8 @@ _TOO_LARGE = re.compile(
 _NO_MODEL = re.compile(
     r"model_not_found|model\b.{0,80}\b(not found|does not exist|not exist|unknown|not loaded)|(unknown|invalid) model", re.I
 )
+_NO_QUOTA = re.compile(r"insufficient_quota|\bbilling|\bcredits?\b|\bbalance\b|\bpayment", re.IGNORECASE)
+_COME_BACK = re.compile(r"\b(re)?try (again )?in\b", re.IGNORECASE)
 _LOADING = re.compile(r"\bloading\b", re.IGNORECASE)
 
 
@@ -63,25 +65,46 @@ class Failures:
         said = _parse(body)
         message = self.quote(said.message) or ("an HTML page" if is_html(body) else "")
         kind = _kind(status, said)
+        wish = retry_after(headers.get("retry-after"), time.time())
+        if kind == "no_quota" and status == 429 and wish is not None and "insufficient_quota" not in said.type:
+            kind = "rate_limited"  # an account that is used up has no hour of return
         if kind == "unauthorized" and status == 401:
             message = ""  # some servers quote the key, in part
         if location := headers.get("location", "") if 300 <= status < 400 else "":
             message = f"it redirects to {self.quote(location.partition('?')[0])}"
         detail = f"{self.where} answered {status}" + (f": {message}" if message else "")
-        return NoVerdict(kind, detail, retry_after=retry_after(headers.get("retry-after"), time.time()))
+        return NoVerdict(kind, detail, retry_after=wish)
 
     def in_stream(self, error: object) -> NoVerdict:
         """An error object inside a stream that had begun with 200."""
-        said = _said(error)
-        kind: Kind = "server_error"
-        if _TOO_LARGE.search(said.all):
-            kind = "too_large"
-        elif said.code in (429, 503):
-            kind = _kind(said.code, said)
-        return NoVerdict(kind, f"{self.where} reported an error while answering: {self.quote(said.message) or 'no reason given'}")
+        return self._reported(error, "stream_error")
+
+    def instead(self, body: bytes) -> NoVerdict:
+        """A body that came with 200 in place of an event stream."""
+        if is_html(body):
+            return self.html("an HTML page instead of an answer")
+        with contextlib.suppress(ValueError, RecursionError):
+            value = json.loads(body)
+            if isinstance(value, dict) and value.get("error"):
+                return self._reported(value, "server_error")
+        return self.garbage("JSON instead of an event stream")
+
+    def html(self, what: str) -> NoVerdict:
+        return NoVerdict("html", f"{self.where} sent {self.quote(what)}: a proxy or a web site stands at this url")
 
     def garbage(self, what: str) -> NoVerdict:
         return NoVerdict("garbage", f"{self.where} sent {self.quote(what)}")
+
+    def bad_utf8(self, what: str) -> NoVerdict:
+        return NoVerdict("bad_utf8", f"{self.where} sent {self.quote(what)}")
+
+    def _reported(self, error: object, kind: Kind) -> NoVerdict:
+        said = _said(error)
+        if _TOO_LARGE.search(said.all):
+            kind = "too_large"
+        elif said.code in (402, 429, 503) and (told := _kind(said.code, said)) != "server_error":
+            kind = told
+        return NoVerdict(kind, f"{self.where} reported an error while answering: {self.quote(said.message) or 'no reason given'}")
 
     def quote(self, text: str) -> str:
         """A server's words on one line, shortened, without the key and without control characters."""
@@ -150,6 +173,8 @@ def _kind(status: int, said: _Said) -> Kind:
         if status == 503 and (_LOADING.search(said.message) or "unavailable_error" in said.type):
             return "loading"
         return "too_large" if _TOO_LARGE.search(said.all) else "server_error"
+    if status == 429 and _NO_QUOTA.search(said.all) and ("insufficient_quota" in said.type or not _COME_BACK.search(said.message)):
+        return "no_quota"
     fixed = _BY_STATUS.get(status)
     if fixed:
         return fixed
@@ -160,6 +185,7 @@ def _kind(status: int, said: _Said) -> Kind:
 
 _BY_STATUS: Mapping[int, Kind] = {
     401: "unauthorized",
+    402: "no_quota",
     403: "unauthorized",
     404: "no_model",
     405: "no_model",

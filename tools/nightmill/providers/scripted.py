@@ -2,9 +2,9 @@
 
     <!-- scripted: stall=2 chunk=40 delay=0.01 cut=120 finish=length error=503 garbage=html reasoning=1 -->
 
-may be a reply file's first line. It is not part of the reply.
+may be a reply file's first line. It is not part of the reply. What a resumed call has written of it is not sent again.
 
-    stall=SECONDS    before the first piece          cut=CHARS       the stream ends there, without a stop reason
+    stall=SECONDS    before the first piece          cut=CHARS       the stream ends there, without a stop reason; resumed, it goes on
     chunk=CHARS      size of a piece                 finish=REASON   the stop reason (`stop`)
     delay=SECONDS    between two pieces              error=STATUS    an HTTP status, or the name of a failure (`rate_limited`)
     reasoning=1      all of it is reasoning          garbage=html    or `utf8`, `json`
@@ -15,14 +15,14 @@ from __future__ import annotations
 import difflib
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import get_args
 
 from nightmill.errors import Stopped, UsageError, machine_trouble
 from nightmill.providers.answer import Answer
-from nightmill.providers.base import Kind, NoVerdict, Reply, Request
+from nightmill.providers.base import USUAL, Kind, NoVerdict, Reply, Request, Terms
 from nightmill.providers.exchange import POLL_S
 from nightmill.providers.failures import Failures
 from nightmill.providers.sse import Usage
@@ -33,10 +33,10 @@ CHARS_PER_TOKEN = 4
 
 _DIRECTIVE = re.compile(r"\ufeff?<!--\s*scripted:(.*?)-->[ \t]*\r?(?:\n|\Z)")
 _LABEL = re.compile(r"(?P<path>.+?)(?:#(?P<number>\d+))?")
-_GARBAGE = {
-    "html": "an HTML page instead of an answer",
-    "utf8": "invalid UTF-8",
-    "json": "JSON instead of an event stream",
+_GARBAGE: Mapping[str, Callable[[Failures], NoVerdict]] = {
+    "html": lambda failures: failures.html("an HTML page instead of an answer"),
+    "utf8": lambda failures: failures.bad_utf8("invalid UTF-8"),
+    "json": lambda failures: failures.garbage("JSON instead of an event stream"),
 }
 
 
@@ -63,25 +63,41 @@ class Scripted:
         self.name = name
         self._folder = folder
 
-    def complete(self, request: Request, on_text: Callable[[str], None], stopping: Callable[[], bool]) -> Reply:
+    def complete(self, request: Request, on_text: Callable[[str], None], stopping: Callable[[], bool], terms: Terms = USUAL) -> Reply:
         started = time.monotonic()
-        path, text = self._find(request.label)
+        path, text = self.find(request.label)
         directive, text = split_directive(text, path)
         _wait(directive.stall, stopping)
         self._fail_on_demand(directive)
-        answer = Answer(request, on_text)
-        sent = text if directive.cut is None else text[: directive.cut]
+        resume = terms.resume.rstrip()
+        if not text.startswith(resume):
+            raise NoVerdict("restarted", f"{path} does not begin as the answer that is to be continued")
+        answer = Answer(request, on_text, terms)
+        whole = directive.cut is None or bool(resume)
+        sent = text[len(resume) :] if whole else text[: directive.cut]
+        first = time.monotonic() - started
         for start in range(0, len(sent), directive.chunk):
             if start:
                 _wait(directive.delay, stopping)
             piece = sent[start : start + directive.chunk]
             answer.add(*(("", piece) if directive.reasoning else (piece, "")))
-        usage = Usage(sum(estimate(message.content) for message in request.messages), 0, estimate(sent))
-        finish = "" if directive.cut is not None else directive.finish
-        return answer.reply(finish, "scripted", usage, time.monotonic() - started, estimated=True)
+        prompt = sum(estimate(message.content) for message in request.messages)
+        usage = Usage(prompt, 0, estimate(sent), prompt)
+        try:
+            finish = directive.finish if whole else ""
+            return answer.reply(finish, request.model, usage, time.monotonic() - started, first, estimated=True)
+        except NoVerdict as error:
+            error.spent = usage.spent(time.monotonic() - started, first)
+            raise
 
     def window(self, model: str) -> int | None:
         return WINDOW
+
+    def probe(self, model: str) -> int | None:
+        return WINDOW
+
+    def continues(self, model: str) -> bool:
+        return True
 
     def count(self, text: str) -> int | None:
         """An estimate, see CHARS_PER_TOKEN."""
@@ -89,7 +105,8 @@ class Scripted:
 
     def close(self) -> None: ...
 
-    def _find(self, label: str) -> tuple[Path, str]:
+    def find(self, label: str) -> tuple[Path, str]:
+        """The reply file of a label and its text, directive included. Raises NoVerdict (`no_model`) and UsageError."""
         match = _LABEL.fullmatch(label.replace(":", "-"))
         parts = match["path"].split("/") if match else []
         if match is None or not all(part.strip(".") and "\0" not in part for part in parts):
@@ -109,7 +126,7 @@ class Scripted:
     def _fail_on_demand(self, directive: Directive) -> None:
         failures = Failures(self.name)
         if directive.garbage:
-            raise failures.garbage(_GARBAGE[directive.garbage])
+            raise _GARBAGE[directive.garbage](failures)
         if directive.error.isdigit():
             said = b'{"error": {"message": "Loading model"}}' if directive.error == "503" else b""
             raise failures.status(int(directive.error), {}, said)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+from nightmill.providers.base import Spent
 
 MAX_LINE = 4 << 20
 """Bytes. A chunk carries a few tokens; a line beyond this is no chunk."""
@@ -16,6 +18,10 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 class BadStream(ValueError):
     """The bytes are not an event stream of chat completion chunks. The text says why, in one line."""
+
+
+class BadText(BadStream):
+    """They are not even text: invalid UTF-8, or half a character in JSON."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +83,7 @@ class EventParser:
         try:
             line = raw.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise BadStream(f"invalid UTF-8 (byte 0x{raw[error.start]:02x})") from error
+            raise BadText(f"invalid UTF-8 (byte 0x{raw[error.start]:02x})") from error
         if not line:
             return self._dispatch()
         field, _, value = line.partition(":")
@@ -115,19 +121,37 @@ class Usage:
     prompt: int | None = None
     cached: int | None = None
     completion: int | None = None
+    evaluated: int | None = None
+    """Prompt tokens that did not come from the cache."""
+
+    def spent(self, seconds: float, first_token_s: float | None) -> Spent:
+        return Spent(
+            prompt_tokens=self.prompt,
+            cached_tokens=self.cached,
+            evaluated_tokens=self.evaluated,
+            completion_tokens=self.completion,
+            seconds=seconds,
+            first_token_s=first_token_s,
+        )
+
+    def merge(self, newer: Usage | None) -> Usage:
+        """What `newer` says, completed by this."""
+        return replace(self, **{name: n for name, n in vars(newer or Usage()).items() if n is not None})
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """What one event says. `alive`: the model works (a token, a tool call, progress of the prefill)."""
+    """What one event says. `alive`: the model writes (a token, a tool call); `progress`: it still reads the prompt."""
 
     text: str = ""
     reasoning: str = ""
+    refusal: str = ""
     finish: str = ""
     model: str = ""
     usage: Usage | None = None
     error: object = None
     alive: bool = False
+    progress: bool = False
     done: bool = False
 
 
@@ -159,14 +183,17 @@ def _chunk(value: Mapping[str, Any]) -> Chunk:
     if not isinstance(delta, dict):
         raise BadStream("a chunk whose `delta` is not an object")
     text = _text(delta.get("content"))
+    refusal = _text(delta.get("refusal") or _object(choice.get("message")).get("refusal"))
     reasoning = _text(delta.get("reasoning_content") or delta.get("reasoning"))
     return Chunk(
         text=text,
         reasoning=reasoning,
+        refusal=refusal,
         finish=_text(choice.get("finish_reason")),
         model=_text(value.get("model")),
         usage=_usage(value),
-        alive=bool(text or reasoning or delta.get("tool_calls") or value.get("prompt_progress")),
+        alive=bool(text or reasoning or refusal or delta.get("tool_calls")),
+        progress=bool(value.get("prompt_progress")),
     )
 
 
@@ -176,7 +203,7 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise BadStream(f"text expected, got {type(value).__name__}")
     if _SURROGATE.search(value):
-        raise BadStream("half a character (a lone surrogate)")
+        raise BadText("half a character (a lone surrogate)")
     return value
 
 
@@ -188,9 +215,14 @@ def _usage(value: Mapping[str, Any]) -> Usage | None:
     evaluated, reused = count(timings.get("prompt_n")), count(timings.get("cache_n"))
     prompt, cached = count(usage.get("prompt_tokens")), count(_object(usage.get("prompt_tokens_details")).get("cached_tokens"))
     completion = count(usage.get("completion_tokens"))
+    cached = cached if cached is not None else reused
+    prompt = prompt if prompt is not None else evaluated + (reused or 0) if evaluated is not None else None
+    if evaluated is None and prompt is not None and cached is not None:
+        evaluated = max(0, prompt - cached)
     return Usage(
-        prompt=prompt if prompt is not None else evaluated + (reused or 0) if evaluated is not None else None,
-        cached=cached if cached is not None else reused,
+        prompt=prompt,
+        cached=cached,
+        evaluated=evaluated,
         completion=completion if completion is not None else count(timings.get("predicted_n")),
     )
 

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from nightmill.gate.records import GateRecord
+from nightmill.redact import SHAPES_ONLY, Redactor
 from nightmill.run.atomic import append_line
 
 
@@ -48,6 +49,8 @@ class StageFinished(_Event):
     stage: str
     status: Literal["made", "kept", "held", "failed", "waiting", "stopped"]
     reason: str = ""
+    error: str = ""
+    """Class of the error that ended it (nightmill.errors); "" when none did."""
     seconds: float = 0.0
 
 
@@ -94,6 +97,10 @@ class CallFinished(_Event):
     resumed: int = 0
     next: str = ""
     """What is done after a call without a verdict, one line."""
+    remedy: str = ""
+    """What the person can do about it, where the provider knows better than the table of outcomes."""
+    role: str = ""
+    """Who was asked for, as in run.yaml's `models`."""
 
 
 class ReplyRefused(_Event):
@@ -150,7 +157,7 @@ class Finding(_Event):
 
 
 class Forecast(_Event):
-    """What the stages to be made will take, from measured speeds, and what they took."""
+    """What this invocation will take for the stages that are to be made. `seconds` is 0 while no speed was ever measured."""
 
     kind: Literal["forecast"] = "forecast"
     calls: int
@@ -158,6 +165,8 @@ class Forecast(_Event):
     seconds: float
     basis: str
     """Where the figures come from, one line."""
+    over: tuple[str, ...] = ()
+    """Caps that it exceeds, as they are set: `budgets.minutes = 30`."""
 
 
 class WindowProbed(_Event):
@@ -198,10 +207,14 @@ _ADAPTER: TypeAdapter[Event] = TypeAdapter(Event)
 
 
 class EventLog:
-    """Appends events to a JSONL file and tells subscribers. Safe between threads; one process at a time (the run's lock)."""
+    """Appends events to a JSONL file and tells subscribers, without secrets.
 
-    def __init__(self, path: Path) -> None:
+    Safe between threads; one process at a time (the run's lock).
+    """
+
+    def __init__(self, path: Path, redactor: Redactor = SHAPES_ONLY) -> None:
         self.path = path
+        self._redactor = redactor
         self._lock = threading.Lock()
         self._subscribers: list[Callable[[Event], None]] = []
         self._opened = time.monotonic()
@@ -210,12 +223,17 @@ class EventLog:
         self._subscribers.append(callback)
 
     def emit(self, event: Event) -> None:
-        event = event.model_copy(update={"up": round(time.monotonic() - self._opened, 3)})
+        event = self._redacted(event.model_copy(update={"up": round(time.monotonic() - self._opened, 3)}))
         line = event.model_dump_json(exclude_defaults=False).encode() + b"\n"
         with self._lock:
             append_line(self.path, line, sync=False)
         for callback in self._subscribers:
             callback(event)
+
+    def _redacted(self, event: Event) -> Event:
+        fields = event.model_dump()
+        redacted = self._redactor.strings(fields)
+        return event if redacted == fields else _ADAPTER.validate_python(redacted)
 
     def __iter__(self) -> Iterator[Event]:
         """Every readable event, oldest first; a torn or foreign line is passed over."""
@@ -228,9 +246,13 @@ def read_events(path: Path) -> Iterator[Event]:
     except FileNotFoundError:
         return
     for line in data.split(b"\n"):
-        if not line.strip():
-            continue
-        try:
-            yield _ADAPTER.validate_json(line)
-        except ValidationError:
-            continue
+        if event := parse_event(line):
+            yield event
+
+
+def parse_event(line: bytes) -> Event | None:
+    """One line of the file; None when it is empty, torn or foreign."""
+    try:
+        return _ADAPTER.validate_json(line) if line.strip() else None
+    except ValidationError:
+        return None

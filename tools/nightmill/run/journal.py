@@ -12,6 +12,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from nightmill.redact import SHAPES_ONLY, Redactor
 from nightmill.run.atomic import append_line
 
 Act = Literal["made", "removed", "rescued", "proposed", "set_aside"]
@@ -34,8 +35,9 @@ _ADAPTER = TypeAdapter(Entry)
 class Journal:
     """Append-only and fsynced. Positions count readable lines from 0. Safe between threads."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, redactor: Redactor = SHAPES_ONLY) -> None:
         self.path = path
+        self._redactor = redactor
         self._lock = threading.RLock()
         self._entries: list[Entry] | None = None
 
@@ -49,9 +51,9 @@ class Journal:
         return self._load()[position:]
 
     def append(self, acts: Iterable[tuple[Act, str, str, str]]) -> None:
-        """Records (act, stage, path, sha) lines in one durable write."""
+        """Records (act, stage, path, sha) lines in one durable write; a secret in a name is redacted, as Ledger.publish does."""
         now = time.time()
-        entries = [Entry(act, stage, path, sha, now) for act, stage, path, sha in acts]
+        entries = [Entry(act, self._redactor(stage), self._redactor(path), sha, now) for act, stage, path, sha in acts]
         if not entries:
             return
         data = "".join(json.dumps(asdict(e), ensure_ascii=False) + "\n" for e in entries).encode()

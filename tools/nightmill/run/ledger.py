@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from nightmill.errors import machine_trouble
+from nightmill.redact import SHAPES_ONLY, Redactor
 from nightmill.run.atomic import write_atomic
 from nightmill.run.journal import Act, Journal
 from nightmill.run.record import Stamp
@@ -56,8 +57,9 @@ class Objects:
 class Ledger:
     """Targets are named as in a stage's `makes`: `contract.md`, or `schema/` for a directory."""
 
-    def __init__(self, root: Path, journal: Journal, objects: Objects) -> None:
+    def __init__(self, root: Path, journal: Journal, objects: Objects, redactor: Redactor = SHAPES_ONLY) -> None:
         self.root = root
+        self.redactor = redactor
         self.journal = journal
         self.objects = objects
 
@@ -98,8 +100,13 @@ class Ledger:
                 removed.add(entry.path)
         return known, removed
 
+    def clean(self, content: Content) -> dict[str, bytes]:
+        """Without known secrets; names also without what looks like one. Texts that a model wrote are not changed for their looks."""
+        return {self.redactor(path): self.redactor.known_bytes(data) for path, data in content.items()}
+
     def publish(self, stage: str, targets: Sequence[str], content: Content, stamp: Stamp | None) -> Published:
         """Puts a stage's product in place, or beside it as `.proposed` when a person edited the target while the stage ran."""
+        content = self.clean(content)
         product = {path: self.objects.put(data) for path, data in content.items()}
         if self.edits(targets, stamp):
             return Published(product, self.propose(stage, targets, content))

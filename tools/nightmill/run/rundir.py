@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from nightmill.config import RunConfig, load
-from nightmill.errors import MachineError
+from nightmill.config import OpenAIProvider, RunConfig, api_key, load
+from nightmill.errors import ConfigError, MachineError
 from nightmill.paths import RUN_FILE, STATE
+from nightmill.redact import Redactor, from_environment, known
 from nightmill.run.events import EventLog
 from nightmill.run.journal import Journal
 from nightmill.run.ledger import Ledger, Objects
@@ -52,16 +55,28 @@ class RunDir:
         return load(self.root / RUN_FILE)
 
     @cached_property
+    def redactor(self) -> Redactor:
+        """Knows what the environment of this process holds in secrets, and the keys of the run's providers."""
+        return Redactor(from_environment(os.environ) | frozenset(known(self._keys())))
+
+    def _keys(self) -> Iterator[str | None]:
+        """What cannot be read here is told by whoever needs it."""
+        with suppress(ConfigError):
+            for provider in self.config.providers.values():
+                with suppress(ConfigError):
+                    yield api_key(provider, self.root) if isinstance(provider, OpenAIProvider) else None
+
+    @cached_property
     def objects(self) -> Objects:
         return Objects(self.state / "objects")
 
     @cached_property
     def journal(self) -> Journal:
-        return Journal(self.state / "journal.jsonl")
+        return Journal(self.state / "journal.jsonl", self.redactor)
 
     @cached_property
     def ledger(self) -> Ledger:
-        return Ledger(self.root, self.journal, self.objects)
+        return Ledger(self.root, self.journal, self.objects, self.redactor)
 
     @cached_property
     def stamps(self) -> Stamps:
@@ -69,7 +84,7 @@ class RunDir:
 
     @cached_property
     def events(self) -> EventLog:
-        return EventLog(self.state / "events.jsonl")
+        return EventLog(self.state / "events.jsonl", self.redactor)
 
     def take(self, stage: str) -> int:
         """How often the person asked for `redo` of this stage."""

@@ -1,4 +1,7 @@
-"""The person's source tree, read once: what counts as source, what is left out and why. Nothing is ever written there."""
+"""The person's source tree, read once: what counts as source, what is left out and why. Nothing is ever written there.
+
+From here on the source is what is left when its secrets are redacted: hashes, stored texts and what V1 runs as all mean that text.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from pathlib import Path, PurePosixPath
 
 from nightmill.errors import ConfigError, MachineError
 from nightmill.paths import CONFIG_FILE, MISSION_FILE, RUN_FILE
-from nightmill.run.trees import SKIP_DIRS, file_hash
+from nightmill.redact import SHAPES_ONLY, Redactor, replaced
+from nightmill.run.trees import SKIP_DIRS, sha
 
 MAX_FILES = 5000
 MAX_FILE_BYTES = 1_000_000
@@ -29,14 +33,18 @@ NOT_SECRET = (".env.example", ".env.sample", ".env.template")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """`files`: relative path → hash of each text file; `skipped`: reason → paths left out."""
+    """`files`: relative path → hash of each text file, secrets redacted; `skipped`: reason → paths left out."""
 
     root: Path
     files: dict[str, str]
     skipped: dict[str, list[str]] = field(default_factory=dict)
+    redacted: dict[str, int] = field(default_factory=dict)
+    """Path → how many different secrets were replaced in it."""
 
 
-def scan(root: Path, *, run: Path | None = None, max_files: int = MAX_FILES, max_bytes: int = MAX_BYTES) -> Snapshot:
+def scan(
+    root: Path, *, run: Path | None = None, redactor: Redactor = SHAPES_ONLY, max_files: int = MAX_FILES, max_bytes: int = MAX_BYTES
+) -> Snapshot:
     """Looks at every file that git would not ignore. What lies in run directories, such as `run`, is not source.
 
     Raises ConfigError, in one line with the remedy, when the source is missing, not a directory, empty, too large, or the run itself.
@@ -53,25 +61,33 @@ def scan(root: Path, *, run: Path | None = None, max_files: int = MAX_FILES, max
     if len(names) > max_files:
         many = f"source: {root} holds {len(names)} files, more than {max_files}"
         raise ConfigError(f"{many}: point `source:` at a part of it, or list the rest in a .gitignore")
-    files: dict[str, str] = {}
-    skipped: dict[str, list[str]] = {"a nightmill run": list(runs)} if runs else {}
+    found = Snapshot(root, {}, {"a nightmill run": list(runs)} if runs else {})
     size = 0
     for rel in names:
-        reason = _why_not(root, rel)
+        reason = _why_not(root, rel) or _why_not_named(rel, redactor)
         if reason:
-            skipped.setdefault(reason, []).append(rel if rel.isprintable() else ascii(rel))
+            found.skipped.setdefault(reason, []).append(redactor(rel) if rel.isprintable() else redactor(ascii(rel)))
             continue
-        try:
-            files[rel] = file_hash(root / rel)
-            size += (root / rel).stat().st_size
-        except FileNotFoundError:
-            raise ConfigError(f"source: {root} is being changed while it is read: run doit again when it stands") from None
+        size += _take(found, rel, redactor)
         if size > max_bytes:
             large = f"source: {root} holds more than {max_bytes // 1_000_000} MB of text"
             raise ConfigError(f"{large}: point `source:` at a part of it, or list the rest in a .gitignore")
-    if not files:
+    if not found.files:
         raise ConfigError(f"source: {root} has no text files that count as source: set `source:` in run.yaml to a source tree")
-    return Snapshot(root, files, skipped)
+    return found
+
+
+def _take(found: Snapshot, rel: str, redactor: Redactor) -> int:
+    """Enters one file into the snapshot; returns its size in bytes."""
+    try:
+        data = (found.root / rel).read_bytes()
+    except FileNotFoundError:
+        raise ConfigError(f"source: {found.root} is being changed while it is read: run doit again when it stands") from None
+    redacted = redactor.file(data)
+    found.files[rel] = sha(redacted)
+    if redacted != data:
+        found.redacted[rel] = replaced(redacted.decode("utf-8", "replace"))
+    return len(data)
 
 
 def _is_run(run_file: Path) -> bool:
@@ -85,6 +101,10 @@ def is_secret(rel: str) -> bool:
     if name in NOT_SECRET:
         return False
     return any(p in SECRET_DIRS for p in parts[:-1]) or any(fnmatch.fnmatch(name, pattern) for pattern in SECRET_FILES)
+
+
+def _why_not_named(rel: str, redactor: Redactor) -> str:
+    return "a name that holds a secret" if redactor(rel) != rel else ""
 
 
 def _why_not(root: Path, rel: str) -> str:

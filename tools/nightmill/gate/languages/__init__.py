@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nightmill.errors import ConfigError
 from nightmill.gate.languages.base import LanguagePack, Symbol
+from nightmill.gate.languages.javascript import JavaScriptPack
 from nightmill.gate.languages.python import PythonPack
 from nightmill.run.trees import Tree
 
@@ -17,7 +18,7 @@ def _python(tool: Path | None) -> LanguagePack:
     return PythonPack(interpreter=tool) if tool else PythonPack()
 
 
-_PACKS: dict[str, Callable[[Path | None], LanguagePack]] = {"python": _python}
+_PACKS: dict[str, Callable[[Path | None], LanguagePack]] = {"python": _python, "javascript": lambda _: JavaScriptPack()}
 
 
 def pack(name: str, tool: Path | None = None) -> LanguagePack:

@@ -1,6 +1,6 @@
 """Runs inside the sandbox: pytest over the locked tests, and a report of what each test did that only this file should be able to write.
 
-    python -P -s run_tests.py KEY REPORT SECONDS FOLDER
+    python -P -s run_tests.py KEY REPORT SECONDS FOLDER [seed=N] [only=FILE] [first] [traced]
 
 KEY      file with the key of this run, removed before any tested code is imported
 REPORT   file to create; a line is `HMAC JSON`, the HMAC running over all JSON texts so far: no line can be added, changed or dropped
@@ -9,6 +9,11 @@ REPORT   file to create; a line is `HMAC JSON`, the HMAC running over all JSON t
          at last finished, with pytest's exit status. Without that line the run counts for nothing.
 SECONDS  after which one test, or the import of one file, is interrupted; it then fails like any other
 FOLDER   the tests, relative to the working directory, which is the root of the tested tree
+seed     runs the files in an order that depends on N and their names alone, and the tests of each from the last to the first: of any two
+         tests in one file, where order matters most, each comes before the other once
+only     runs those whose ids stand in FILE, a JSON list
+first    ends at the first test that does not pass
+traced   adds to each result which functions of the tree the test called, in this process
 
 pytest and all it needs are imported first; only then does the tree become importable, behind the standard library and before site-packages:
 a `json.py`, `pytest.py` or `conftest.py` in the tree replaces nothing. No configuration, plugin or cache is read from the tree.
@@ -21,11 +26,13 @@ Standard library and pytest only.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import json
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -72,8 +79,11 @@ class Report:
 class Plugin:
     """Turns pytest's hooks into report lines."""
 
-    def __init__(self, report: Report, root: str, folder: str, seconds: float) -> None:
+    def __init__(self, report: Report, root: str, folder: str, seconds: float, manner: dict[str, str]) -> None:
         self._report, self._root, self._folder, self._seconds = report, os.path.realpath(root) + os.sep, folder, seconds
+        self._seed = manner.get("seed", "")
+        self._only = frozenset(json.loads(Path(manner["only"]).read_bytes())) if "only" in manner else None
+        self._touched: set[str] | None = set() if "traced" in manner else None
         self._seen: dict[str, dict[str, object]] = {}
 
     @pytest.hookimpl(wrapper=True)
@@ -111,6 +121,17 @@ class Plugin:
             self._report.write("broken", id=report.nodeid, outcome=outcome, **facts, traceback=_shown(report, error))
         return report
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        if self._only is not None:
+            items[:] = [item for item in items if item.nodeid in self._only]
+        if self._seed:
+            items.reverse()
+            items.sort(key=lambda item: self._place(item.nodeid.split("::", 1)[0]))
+
+    def _place(self, file: str) -> bytes:
+        return hashlib.sha256(f"{self._seed} {file}".encode("utf-8", "replace")).digest()
+
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         for item in items:
             self._report.write("broken", id=item.nodeid, outcome="skipped", message="deselected")
@@ -124,12 +145,12 @@ class Plugin:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self) -> Generator[None, None, None]:
-        with self._alarm():
+        with self._alarm(), self._tracing():
             yield
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self) -> Generator[None, None, None]:
-        with self._alarm():
+        with self._alarm(), self._tracing():
             yield
 
     @pytest.hookimpl(wrapper=True)
@@ -152,7 +173,11 @@ class Plugin:
         return report
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        self._report.write("result", id=nodeid, **self._seen.get(nodeid, {"outcome": "error", "message": "pytest made no report of it"}))
+        facts = self._seen.get(nodeid, {"outcome": "error", "message": "pytest made no report of it"})
+        if self._touched is not None:
+            facts = {**facts, "touched": sorted(self._touched)}
+            self._touched.clear()
+        self._report.write("result", id=nodeid, **facts)
 
     @contextmanager
     def _alarm(self) -> Iterator[None]:
@@ -166,17 +191,44 @@ class Plugin:
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
 
+    @contextmanager
+    def _tracing(self) -> Iterator[None]:
+        touched = self._touched
+        if touched is None:
+            yield
+            return
+        seen: set[int] = set()
+
+        def entered(frame: FrameType, event: str, argument: object) -> None:
+            code = frame.f_code
+            if event == "call" and id(code) not in seen:
+                seen.add(id(code))
+                if path := self._inside(code.co_filename):
+                    touched.add(f"{path}::{code.co_qualname}")
+
+        threading.setprofile(entered)
+        sys.setprofile(entered)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+
+    def _inside(self, name: str) -> str:
+        """A file of the tree, relative to it; "" for others, and for code that comes from no file (`<string>`)."""
+        path = os.path.realpath(name)
+        return path[len(self._root) :] if path.startswith(self._root) and not name.startswith("<") else ""
+
     def _raised(self, error: BaseException, trace: TracebackType | None) -> dict[str, object]:
         """What was raised, and the innermost frame inside the tree."""
         file, line, function = "", 0, ""
         while trace is not None:
             code = trace.tb_frame.f_code
-            path = os.path.realpath(code.co_filename)
-            if path.startswith(self._root):
-                file, line, function = path[len(self._root) :], trace.tb_lineno, code.co_qualname
+            if path := self._inside(code.co_filename):
+                file, line, function = path, trace.tb_lineno, code.co_qualname
             trace = trace.tb_next
-        if isinstance(error, SyntaxError) and (path := os.path.realpath(error.filename or "")).startswith(self._root):
-            file, line, function = path[len(self._root) :], error.lineno or 0, ""
+        if isinstance(error, SyntaxError) and (path := self._inside(error.filename or "")):
+            file, line, function = path, error.lineno or 0, ""
         return {"exception": type(error).__name__, "message": _text(error), "file": file, "line": line, "function": function}
 
 
@@ -212,7 +264,7 @@ def make_importable(root: str) -> None:
     sys.path.insert(next(places, len(sys.path)), root)
 
 
-def main(key_file: str, report_file: str, seconds: str, folder: str) -> Any:
+def main(key_file: str, report_file: str, seconds: str, folder: str, *words: str) -> Any:
     key = Path(key_file).read_bytes()
     Path(key_file).unlink()
     report, root = Report(report_file, key), str(Path.cwd())
@@ -221,8 +273,9 @@ def main(key_file: str, report_file: str, seconds: str, folder: str) -> Any:
     sys.argv = ["pytest"]
     sys.modules["__main__"] = ModuleType("__main__")
     make_importable(root)
-    options = [*OPTIONS, f"--rootdir={root}", f"--confcutdir={Path(root, folder)}", folder]
-    status = int(pytest.main(options, plugins=[Plugin(report, root, folder, float(seconds))]))
+    manner = {name: value for name, _, value in (word.partition("=") for word in words)}
+    options = [*OPTIONS, *(["-x"] if "first" in manner else []), f"--rootdir={root}", f"--confcutdir={Path(root, folder)}", folder]
+    status = int(pytest.main(options, plugins=[Plugin(report, root, folder, float(seconds), manner)]))
     report.write("finished", exit=status)
     for stream in (sys.__stdout__, sys.__stderr__):
         if stream is not None:

@@ -11,7 +11,7 @@ from nightmill.gate.records import Diagnostic
 from nightmill.syntax import parsed
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
-_STUB = "raise NotImplementedError"
+STUB = "raise NotImplementedError"
 
 
 def skeleton(path: str, text: str) -> str | None:
@@ -24,7 +24,7 @@ def skeleton(path: str, text: str) -> str | None:
         body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
         first, last = (body[0].lineno, node.end_lineno or 0) if body else ((node.end_lineno or 0) + 1, node.end_lineno or 0)
         head = lines[first - 1].encode()[: body[0].col_offset].decode() if body else ""
-        stub = " " * (node.col_offset + 4) + _STUB
+        stub = " " * (node.col_offset + 4) + STUB
         lines[first - 1 : last] = [head.rstrip(), stub] if head.strip() else [stub]
     return "\n".join(lines)
 

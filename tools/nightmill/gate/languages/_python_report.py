@@ -41,9 +41,10 @@ class Report:
         return (*self.broken, *self.results)
 
 
-def read_report(data: bytes | None, key: bytes, declared: Sequence[str] = ()) -> Report:
+def read_report(data: bytes | None, key: bytes, declared: Sequence[str] = (), *, first: bool = False) -> Report:
     """The report written with `key` about tests among which must be the `declared` ones, parameters not counted.
 
+    `first`: the runner was told to end at the first test that does not pass, so that others may lack a result.
     Never raises for what the tested code did to it.
     """
     report = Report()
@@ -54,7 +55,7 @@ def read_report(data: bytes | None, key: bytes, declared: Sequence[str] = ()) ->
         report.fault = f"the report was tampered with: {error}"
         return report
     torn = bool(data) and not (data or b"").endswith(b"\n")
-    report.fault = "bytes follow the test runner's summary" if torn and report.exit is not None else _fault(report, declared)
+    report.fault = "bytes follow the test runner's summary" if torn and report.exit is not None else _fault(report, declared, first=first)
     return report
 
 
@@ -101,6 +102,7 @@ def _outcome(event: dict[str, Any]) -> TestOutcome:
         crash_line=event.get("line", 0),
         crash_function=_str(event.get("function", "")),
         traceback=_str(event.get("traceback", "")),
+        touched=tuple(map(_str, event.get("touched", ()))),
     )
 
 
@@ -110,7 +112,7 @@ def _str(value: object) -> str:
     return plain(value)
 
 
-def _fault(report: Report, declared: Sequence[str]) -> str:
+def _fault(report: Report, declared: Sequence[str], *, first: bool) -> str:
     if not report.started:
         return "the test runner did not start"
     if report.exit is None:
@@ -121,7 +123,8 @@ def _fault(report: Report, declared: Sequence[str]) -> str:
         return f"{twice[0]} was reported twice"
     if unknown := sorted(ended - set(report.collected)):
         return f"{unknown[0]} has a result but was never collected"
-    if missing := [i for i in report.collected if i not in ended]:
+    cut_short = first and any(t.outcome != "passed" for t in report.tests)
+    if not cut_short and (missing := [i for i in report.collected if i not in ended]):
         return f"{len(missing)} of {len(report.collected)} collected tests have no result, first {missing[0]}"
     known = {i.split("[", 1)[0] for i in report.collected}
     if not report.broken and (lost := [i for i in declared if i not in known]):

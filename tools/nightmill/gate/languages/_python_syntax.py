@@ -177,7 +177,7 @@ def _cut(signature: str) -> str:
 def without(text: str, names: set[str]) -> str:
     """Python text without the functions `test_x` and `TestClass::test_x` in `names`, their decorators included."""
     lines = text.split("\n")
-    for prefix, node in _scoped(parsed(text).body, ""):
+    for prefix, node in scoped(parsed(text).body):
         if isinstance(node, _Function) and prefix + node.name in names:
             first, end = min([node.lineno, *(d.lineno for d in node.decorator_list)]), node.end_lineno or node.lineno
             lines[first - 1 : end] = [""] * (end - first + 1)
@@ -186,9 +186,9 @@ def without(text: str, names: set[str]) -> str:
     return re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines))
 
 
-def _scoped(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, ast.stmt]]:
+def scoped(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, ast.stmt]]:
     """Every declaring statement with the classes it stands in, as test ids name them."""
     for node in flat(body):
         yield prefix, node
         if isinstance(node, ast.ClassDef):
-            yield from _scoped(node.body, f"{prefix}{node.name}::")
+            yield from scoped(node.body, f"{prefix}{node.name}::")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from nightmill.gate.limits import Limits, Ran
+from nightmill.gate.manner import PLAIN, Manner
 from nightmill.gate.records import Diagnostic, StepRecord
 from nightmill.run.trees import Tree
 
@@ -46,6 +47,8 @@ class Bench:
     """What lies in the workspace: `LanguagePack.prepare`'s result."""
     limits: Limits
     stopping: Callable[[], bool]
+    manner: Manner = PLAIN
+    """How `LanguagePack.test` is to run the tests."""
 
     def run(self, argv: Sequence[str], *, bind: Mapping[str, Path] | None = None, env: Mapping[str, str] | None = None) -> Ran:
         """Runs `argv` in the workspace. `bind`: path inside → host path, read-only. Raises what the sandbox raises."""
@@ -72,6 +75,29 @@ class LanguagePack(Protocol):
     @property
     def test_rules(self) -> tuple[str, ...]:
         """Rules for whoever writes acceptance tests."""
+
+    @property
+    def examples(self) -> Mapping[str, str]:
+        """What prompts show in place of Python: reply class → its format, persona → its example. Empty for Python itself."""
+
+    @property
+    def stub(self) -> str:
+        """The one statement of a function that is still to be written. What it raises is `NotImplementedError` in the records."""
+
+    @property
+    def test_suffix(self) -> str:
+        """Ending of the test files that are written by program."""
+
+    @property
+    def test_head(self) -> str:
+        """What such a file begins with, before the functions of `test_of`."""
+
+    @property
+    def toolchain(self) -> str:
+        """The tool that judges, with version and place; or the sentence that says what to install."""
+
+    def require(self) -> None:
+        """Raises ConfigError, naming what to install, when nothing of this language can be judged on this machine."""
 
     def detect(self, tree: Tree) -> bool:
         """Whether the tree holds files of this language."""
@@ -101,7 +127,7 @@ class LanguagePack(Protocol):
         """A file with a stub in place of every function body; None when it does not parse."""
 
     def function(self, path: str, text: str, name: str) -> str:
-        """The source of one function by its qualified name; "" when there is none."""
+        """The source of one function, or of one test, by its qualified name; "" when there is none."""
 
     def graft(self, text: str, name: str, code: str) -> str:
         """A file with one function as `code` writes it. Raises ValueError, in words for the model, when it cannot take its place."""
@@ -120,6 +146,9 @@ class LanguagePack(Protocol):
 
     def count_tests(self, tree: Tree) -> int:
         """Tests declared in the tree's test files, parameters not expanded."""
+
+    def scaffold(self, source: Tree) -> Tree:
+        """Files of the new version that a program writes from the old one: what a language needs beside its sources."""
 
     def prepare(self, tree: Tree, acceptance: Tree) -> Tree:
         """What to lay in the workspace: the tree without stale build products, the locked tests over it, the pack's own files."""

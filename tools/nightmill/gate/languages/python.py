@@ -7,21 +7,29 @@ import secrets
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any, ClassVar
 
+from nightmill.gate.authority import Asked
+from nightmill.gate.faults import Mutant
 from nightmill.gate.languages import _python_calls as calling
 from nightmill.gate.languages import _python_pieces as pieces
 from nightmill.gate.languages import _python_syntax as syntax
+from nightmill.gate.languages._python_census import census
+from nightmill.gate.languages._python_mutants import mutants
 from nightmill.gate.languages._python_report import read_report, step_of_tests
+from nightmill.gate.languages._python_twice import step_of_both
 from nightmill.gate.languages.base import ACCEPTANCE, PRIVATE, Bench, Symbol, plain, unlocated
 from nightmill.gate.limits import Ran
+from nightmill.gate.manner import SURROUNDINGS, Manner
 from nightmill.gate.records import Diagnostic, StepRecord, StepStatus
 from nightmill.run.trees import Tree
 
 _HERE = Path(__file__).parent
 _KEY, _LIST, _REPORT = f"{PRIVATE}/key", f"{PRIVATE}/files.json", f"{PRIVATE}/report.jsonl"
+_ENDS = f"{PRIVATE}/ends"
 _REPORT_LIMIT = 64 * 2**20
 
 _ENVIRONMENT = {
@@ -32,6 +40,8 @@ _ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "LC_ALL": "C.UTF-8",
 }
+
+_OTHER_ENVIRONMENT = {**SURROUNDINGS, "PYTHONHASHSEED": "4242"}
 
 _ISOLATED = ("-P", "-s")
 """`-I` without its `-E`, which would also ignore our own PYTHONHASHSEED. The sandbox clears the environment, so nothing else is in it."""
@@ -59,6 +69,10 @@ class PythonPack:
 
     name: ClassVar[str] = "python"
     suffixes: ClassVar[tuple[str, ...]] = (".py",)
+    test_suffix: ClassVar[str] = ".py"
+    test_head: ClassVar[str] = ""
+    stub: ClassVar[str] = pieces.STUB
+    examples: ClassVar[Mapping[str, str]] = MappingProxyType({})
     schema_rules: ClassVar[tuple[str, ...]] = (
         "Write Python that runs on 3.11 and newer.",
         "Modules lie at the root of the tree and import each other absolutely: `from ledger import Ledger` for ledger.py.",
@@ -76,6 +90,13 @@ class PythonPack:
         "Keep names, parameters and their order exactly as the schema declares them.",
         "Raise the exception types the contract names; never catch Exception to hide an error.",
     )
+
+    @property
+    def toolchain(self) -> str:
+        return f"python {'.'.join(map(str, sys.version_info[:3]))}" if self.interpreter == Path(sys.executable) else str(self.interpreter)
+
+    def require(self) -> None:
+        """The interpreter proves itself when the sandbox is found."""
 
     def detect(self, tree: Tree) -> bool:
         return any(path.endswith(self.suffixes) for path in tree)
@@ -125,6 +146,12 @@ class PythonPack:
     def graft(self, text: str, name: str, code: str) -> str:
         return pieces.graft(text, name, code)
 
+    def census(self, path: str, text: str) -> dict[str, Asked]:
+        return census(path, text)
+
+    def mutants(self, path: str, text: str) -> list[Mutant]:
+        return mutants(path, text)
+
     def call(self, text: str, sources: Tree) -> str | None:
         return calling.call(text, calling.names(sources))
 
@@ -140,6 +167,9 @@ class PythonPack:
 
     def count_tests(self, tree: Tree) -> int:
         return sum(len(syntax.tests(path, tree[path].decode("utf-8", "replace"))) for path in tree if self.is_test_file(path))
+
+    def scaffold(self, source: Tree) -> Tree:
+        return {}
 
     def prepare(self, tree: Tree, acceptance: Tree) -> Tree:
         kept = {path: data for path, data in tree.items() if PRIVATE not in path.split("/") and not path.endswith((".pyc", ".pyo"))}
@@ -175,18 +205,44 @@ class PythonPack:
 
     def test(self, bench: Bench) -> StepRecord:
         """The locked tests lie under a read-only mount of their own, so that imported code cannot rewrite those that come after it."""
-        seconds = f"{max(1.0, bench.limits.wall_s / 4):g}"  # one hanging test leaves time for the others
-        command = self._python(bench, "/nightmill/run_tests.py", _KEY, _REPORT, seconds, ACCEPTANCE)
+        seconds, manner = f"{max(1.0, bench.limits.wall_s / 4):g}", bench.manner  # one hanging test leaves time for the others
+        runner, driver = "/nightmill/run_tests.py", "/nightmill/run_twice.py"
         locked = {path: data for path, data in bench.laid.items() if path.startswith(f"{ACCEPTANCE}/")}
-        with bench.sandbox.workdir({path.removeprefix(f"{ACCEPTANCE}/"): data for path, data in locked.items()}) as shield:
-            bind = {command[3]: _HERE / "_pytest_report.py", f"{bench.work.inside}/{ACCEPTANCE}": shield.path}
+        with (
+            bench.sandbox.workdir({path.removeprefix(f"{ACCEPTANCE}/"): data for path, data in locked.items()}) as shield,
+            bench.sandbox.workdir({"only.json": json.dumps(manner.only).encode()}) as asked,
+        ):
+            bind = {runner: _HERE / "_pytest_report.py", f"{bench.work.inside}/{ACCEPTANCE}": shield.path}
+            if manner.seed:
+                bind[driver] = _HERE / "_run_twice.py"
+                bench = replace(bench, limits=replace(bench.limits, wall_s=2 * bench.limits.wall_s))
+                changes = (f"{name}={value}" for name, value in _OTHER_ENVIRONMENT.items())
+                command = self._python(bench, driver, runner, _KEY, _REPORT, _ENDS, seconds, ACCEPTANCE, str(manner.seed), *changes)
+            else:
+                bind |= {"/nightmill/only.json": asked.path / "only.json"} if manner.only else {}
+                command = self._python(bench, runner, _KEY, _REPORT, seconds, ACCEPTANCE, *_words(manner))
             ran = bench.run(command, bind=bind, env=_ENVIRONMENT)
-        declared = [t for path in locked if self.is_test_file(path) for t in self.tests_in(path, locked[path].decode("utf-8", "replace"))]
-        report = read_report(bench.work.read(_REPORT, _REPORT_LIMIT), bench.laid[_KEY], declared)
-        return step_of_tests(ran, report, command)
+        return self._tested(bench, ran, command, locked)
+
+    def _tested(self, bench: Bench, ran: Ran, command: tuple[str, ...], locked: Tree) -> StepRecord:
+        manner, key = bench.manner, bench.laid[_KEY]
+        tests = [t for path in locked if self.is_test_file(path) for t in self.tests_in(path, locked[path].decode("utf-8", "replace"))]
+        declared = [t for t in tests if not manner.only]
+        if not manner.seed:
+            return step_of_tests(ran, read_report(bench.work.read(_REPORT, _REPORT_LIMIT), key, declared, first=manner.first), command)
+        reports = (bench.work.read(f"{_REPORT}.1", _REPORT_LIMIT), bench.work.read(f"{_REPORT}.2", _REPORT_LIMIT))
+        surroundings = tuple(f"{name}={value}" for name, value in _OTHER_ENVIRONMENT.items())
+        ends = bench.work.read(_ENDS, 4096)
+        return step_of_both(ran, reports, ends, key, command, declared, seed=manner.seed, surroundings=surroundings)
 
     def _python(self, bench: Bench, *argv: str) -> tuple[str, ...]:
         return (bench.sandbox.python(self.interpreter), *_ISOLATED, *argv)
+
+
+def _words(manner: Manner) -> list[str]:
+    """`manner` as arguments of the runner."""
+    only = ["only=/nightmill/only.json"] if manner.only else []
+    return only + [word for word, meant in (("first", manner.first), ("traced", manner.traced)) if meant]
 
 
 def _sources(tree: Tree) -> list[str]:
