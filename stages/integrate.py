@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nightmill.build.acceptance import told_by
 from nightmill.build.editing import Edits, guard
 from nightmill.build.job import Job
 from nightmill.build.judge import Duty
@@ -13,7 +14,7 @@ from stages.implement import STUB
 
 
 @stage(
-    needs=["source/", "contract.md", "acceptance/", LAST_WAVE],
+    needs=["source/", "contract.md", "acceptance/", "proof.json", LAST_WAVE],
     makes="v2/",
     skill="target_implementer",
     template="patch.md.j2",
@@ -32,6 +33,7 @@ def integrate(ctx: Ctx) -> None:
         seed=seed,
         acceptance=ctx.tree("acceptance/"),
         guard=guard(tuple(seed), {}, ctx.pack.forbidden),
+        expected=told_by(ctx.read("proof.json")).expected,
         final=True,
         whole=True,
     )

@@ -60,7 +60,9 @@ def by_imports(stubs: Mapping[str, tuple[str, ...]], schema: Mapping[str, bytes]
     blocks = []
     for file, names in stubs.items():
         imports = "\n".join(
-            line for line in schema[file].decode("utf-8", "replace").split("\n") if re.match(r"\s*(from|import|use|#include|export\b.*\bfrom|\}\s*from)\b", line)
+            line
+            for line in schema[file].decode("utf-8", "replace").split("\n")
+            if re.match(r"\s*(from|import|use|#include|export\b.*\bfrom|\}\s*from)\b", line)
         )
         before = [slug(other) for other in stubs if other != file and re.search(rf"\b{re.escape(PurePosixPath(other).stem)}\b", imports)]
         blocks.append(_by_file(file, names, f"DEPENDS_ON: {', '.join(before) or 'none'}\n"))

@@ -43,7 +43,7 @@ def fee(minutes: int) -> int:
             path for path in schema.files if path.startswith("schema/") and not any(old.startswith("schema/") for old in facts["source"])
         ]:
             rules.append(f"paths start at the project's root, so write {foreign[0].removeprefix('schema/')} instead of {foreign[0]}")
-        whole = {**pack.scaffold({}), **schema.tree}
+        whole = {**pack.scaffold(schema.tree), **schema.tree}
         rules += [f"{d.file}:{d.line}: {d.message}" for d in pack.precheck(whole) if d.severity == "error"]
         if bodies := _bodies(pack, schema.files):
             rules.append(f"replace the body by `{pack.stub}` in {', '.join(bodies[:12])}")
@@ -95,7 +95,7 @@ def schema(ctx: Ctx) -> None:
         return
     source = ctx.source()
     reply = ctx.ask(facts={"pack": ctx.pack, "source": tuple(source)}, rules=ctx.pack.schema_rules)
-    ctx.write_tree({**ctx.pack.scaffold(source), **reply.tree})
+    ctx.write_tree({**ctx.pack.scaffold({**_data(ctx), **reply.tree}), **reply.tree})
     for path, data in source.items():
         if path in reply.files:
             new = {symbol.name for symbol in ctx.pack.symbols(path, reply.files[path])}
@@ -109,5 +109,10 @@ def _as_before(ctx: Ctx) -> dict[str, bytes]:
     """The old program's files with a stub in place of every body, and its data; empty when there is nothing to implement in them."""
     texts = {path: ctx.pack.skeleton(path, data.decode("utf-8", "replace")) for path, data in program(ctx).items()}
     tree = {path: text.encode() for path, text in texts.items() if text is not None and not ctx.pack.forbidden(path)}
-    data = {p: d for p, d in ctx.source().items() if not p.endswith(tuple(ctx.pack.suffixes)) and not ctx.pack.forbidden(p)}
-    return {**data, **ctx.pack.scaffold(ctx.source()), **tree} if ctx.pack.stubs(tree) else {}
+    data = {path: text for path, text in _data(ctx).items() if not ctx.pack.forbidden(path)}
+    return {**data, **ctx.pack.scaffold({**_data(ctx), **tree}), **tree} if ctx.pack.stubs(tree) else {}
+
+
+def _data(ctx: Ctx) -> dict[str, bytes]:
+    """The files of the old program that are no source of its language."""
+    return {path: data for path, data in ctx.source().items() if not path.endswith(tuple(ctx.pack.suffixes))}

@@ -30,9 +30,9 @@ def demo_run(tmp_path: Path) -> Path:
 
 
 def quick(root: Path) -> Path:
-    """With a few mutants only: most of a suite's time would go into them."""
+    """With one mutant only: most of a suite's time would go into them."""
     path = root / "run.yaml"
-    path.write_text(path.read_text().replace("mutants: 12", "mutants: 3"))
+    path.write_text(path.read_text().replace("mutants: 12", "mutants: 1"))
     return root
 
 

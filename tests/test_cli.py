@@ -26,7 +26,7 @@ from small_runs import opened, scratch, small_run
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-ANYWHERE = ("new", "demo")
+ANYWHERE = ("new", "demo", "fake-server")
 """Commands that need no run directory."""
 
 
@@ -64,7 +64,7 @@ def test_help_lists_every_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
 def test_help_lists_every_command_with_what_it_does_and_doits_verbs(capsys: pytest.CaptureFixture[str]) -> None:
     told = helped(capsys)
     for name in commands():
-        assert re.search(rf"^    {name} +\w", told, re.M), name
+        assert re.search(rf"^    {name}\s+\w", told, re.M), name
     assert "run|list|info|forget" in told
 
 
@@ -162,7 +162,7 @@ def test_a_source_of_any_name_is_found_again(here: Path, name: str) -> None:
 
 def test_a_name_with_a_slash_is_a_path_and_a_run_is_never_made_over_another(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["new", "./deep/er/ledger", "--source", "old", "--context", "8192"]) == 0
-    assert load(here / "deep/er/ledger/run.yaml").model("default").context == 8192
+    assert load(here / "deep/er/ledger/run.yaml").candidates("default")[0].context == 8192
     before = (here / "deep/er/ledger/run.yaml").read_bytes()
     assert main(["new", "./deep/er/ledger", "--source", "old"]) == 3
     assert "run.yaml already" in capsys.readouterr().err
@@ -223,7 +223,7 @@ def test_the_commands_that_ci_runs_stand_in_the_readme_and_name_files_that_exist
 
 def test_every_nightmill_command_in_the_readme_exists() -> None:
     shown = re.findall(r"^```(?:sh|console)\n(.*?)^```|^    (\S.*?)$|`([^`\n]+)`", README, re.M | re.S)
-    used = {name for text in shown for name in re.findall(r"(?:^|/| )nightmill (\w+)", "".join(text), re.M)}
+    used = {name for text in shown for name in re.findall(r"(?:^|/| )nightmill (\w[\w-]*)", "".join(text), re.M)}
     assert {"new", "demo", "why", "keep", "redo", "merge", "status", "run"} <= used
     assert used - set(commands()) - set(DOIT_VERBS) == set()
 

@@ -11,6 +11,7 @@ from nightmill.errors import ConfigError
 from nightmill.scaffold import Answering, new_run
 
 GOOD = "source: ../v1\nproviders: {local: {url: http://127.0.0.1:8080/v1}}\nmodels: {default: {provider: local, model: m}}\n"
+LISTED = GOOD.replace("{default:", "{tester: [{provider: local, model: a}, {provider: local, model: b}], default:")
 
 
 def load(tmp_path: Path, text: str | bytes) -> config.RunConfig:
@@ -40,6 +41,17 @@ def test_the_shortest_run_yaml_has_three_keys(tmp_path: Path) -> None:
         (GOOD + "build: {max_iterations: 0}\n", "build.max_iterations"),
         (GOOD + "budgets: [1]\n", "budgets"),
         (GOOD + "gates: {sandbox: none}\n", "gates.sandbox"),
+        (GOOD + "budgets: {until: '25:00'}\n", "budgets.until: should be a local time of day such as \"07:00\" (got '25:00')"),
+        (GOOD + "budgets: {until: 420}\n", 'budgets.until: should be a local time of day such as "07:00"'),
+        (GOOD + "budgets: {calls: true}\n", "budgets.calls: no setting is a yes or no"),
+        (GOOD.replace("model: m", "model: m, context: 8k"), "models.default.context: should be a number of tokens, above 0, or"),
+        (GOOD.replace("{provider: local, model: m}", "m"), "models.default: should have the lines `provider:` and `model:`, or be a list"),
+        (GOOD.replace("{provider: local, model: m}", "[]"), "models.default: should not be empty"),
+        (LISTED.replace("model: b", "modle: b"), "unknown key `models.tester[1].modle`: did you mean `model`?"),
+        (LISTED.replace("model: a", "model: a, price: {inptu: 1}"), "unknown key `models.tester[0].price.inptu`: did you mean `input`?"),
+        (LISTED.replace("{provider: local, model: b}", "b"), "models.tester[1]: should have the lines `provider:` and `model:`"),
+        (LISTED.replace("local, model: b", "locla, model: b"), "models.tester[1].provider: no provider `locla`"),
+        (LISTED.replace("model: b", "model: a"), "models.tester[1]: the same as [0]: name each model once"),
         ("source: [unclosed\n", "not valid YAML"),
         ("a: b: c\n", "line 1: not valid YAML"),
         ("just text\n", "expected `key: value` lines"),
@@ -55,6 +67,10 @@ def test_a_bad_run_yaml_is_refused_in_one_line_that_names_it(tmp_path: Path, tex
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 78
+
+
+def test_a_section_whose_lines_are_all_commented_out_is_as_good_as_none(tmp_path: Path) -> None:
+    assert load(tmp_path, GOOD + "budgets:\n  # calls: 3\nbuild:\n") == load(tmp_path, GOOD)
 
 
 def test_the_commented_run_yaml_of_a_new_run_loads_and_shows_every_default(tmp_path: Path) -> None:

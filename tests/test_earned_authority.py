@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from nightmill.build.sharpness import unnoticed
+from nightmill.clauses import clause_table, unproven_gate
+from nightmill.gate.records import GateRecord, StepRecord, TestOutcome
 from nightmill.run.trees import hashes
 from runs import NIGHTMILL, events_of, run
 
@@ -30,8 +32,8 @@ def test_a_finished_run_says_how_often_and_how_its_tests_ran(finished: Path) -> 
 
 def test_the_mutants_of_v2_are_counted_and_decide_nothing(finished: Path) -> None:
     found = told(finished, "mutants.json")
-    assert re.fullmatch(r"the tests notice \d+ of 3 mutants, of \d+ there could be", found["said"])
-    assert len(found["noticed"]) + len(found["survivors"]) + len(found["undecided"]) == 3
+    assert re.fullmatch(r"the tests notice \d+ of 1 mutants, of \d+ there could be", found["said"])
+    assert len(found["noticed"]) + len(found["survivors"]) + len(found["undecided"]) == 1
     assert found["said"] in [e.text for e in events_of(finished) if e.kind == "note" and e.stage == "mutants"]
     assert len(unnoticed(found)) == len(found["survivors"])
 
@@ -97,7 +99,65 @@ def test_a_test_that_a_person_weakened_stays_weakened_in_plain_sight(finished_ru
 @pytest.mark.slow
 def test_mutants_can_be_switched_off_and_that_is_said(finished_run: Path) -> None:
     path = finished_run / "run.yaml"
-    path.write_text(path.read_text().replace("mutants: 3", "mutants: 0"))
+    path.write_text(path.read_text().replace("mutants: 1", "mutants: 0"))
     done = run(finished_run)
     assert done.code == 0 and "mutants" in done.made and "verify" not in done.made
     assert "no mutant was tried: gates.mutants is 0" in (finished_run / "deviations.md").read_text()
+
+
+def test_a_flaky_test_leaves_its_clause_unproven_and_is_named() -> None:
+    steady = TestOutcome(id="acceptance/test_a.py::test_t1_a", outcome="passed")
+    flaky = TestOutcome(id="acceptance/test_a.py::test_t2_b", outcome="failed", flaky="passes in the first run and fails in the second (x)")
+    gate = GateRecord(verdict="red", reason="x", steps=(StepRecord(name="test", status="failed", tests=(steady, flaky)),), tree="")
+    proof = {"proven": {"T1": [steady.id], "T2": [flaky.id]}}
+    first, second = clause_table({"C1": "one", "C2": "two"}, {"T1": "C1", "T2": "C2"}, proof, gate)
+    assert first.outcome == "proven"
+    assert (second.outcome, second.why, second.rows[0].outcome) == ("not proven", "T2 passes in one run and not in another", "flaky")
+    assert f"is flaky: {flaky.flaky}" in [line.why for line in unproven_gate(gate, "")]
+
+
+RED_BEFORE = "\n\ndef test_was_red_before():\n    assert False\n"
+LOST = "\n\ndef test_the_old_way_only():\n    from tearoom import slip\n\n    assert not hasattr(slip, 'SlipError')\n"
+
+
+def test_what_was_red_before_is_told_and_charged_to_nobody(demo_run: Path) -> None:
+    own = demo_run / "v1" / "tests" / "test_tearoom.py"
+    own.write_text(own.read_text() + RED_BEFORE)
+    done = run(demo_run, "baseline")
+    (finding,) = [e for e in done.events if e.kind == "finding"]
+    assert "1 of 9 own tests of the old program were red before anything was changed, and are not charged to v2" in finding.text
+    assert "test_was_red_before" in finding.text
+
+
+@pytest.mark.slow
+def test_an_old_test_that_passed_before_and_fails_on_v2_is_told_and_one_that_failed_before_is_not(demo_run: Path) -> None:
+    own = demo_run / "v1" / "tests" / "test_tearoom.py"
+    own.write_text(own.read_text() + RED_BEFORE + LOST)
+    done = run(demo_run)
+    assert done.code == 0, done.err
+    told = [e.text for e in done.events if e.kind == "finding" and e.stage == "verify"]
+    assert len(told) == 1 and "test_the_old_way_only passes there and fails on v2: AssertionError" in told[0]
+
+
+@pytest.mark.slow
+def test_a_settings_file_for_the_test_runner_in_v2_is_a_finding_without_effect(finished_run: Path) -> None:
+    (finished_run / "v2" / "setup.cfg").write_text("[tool:pytest]\naddopts = -k nothing\n")
+    (finished_run / "v2" / "conftest.py").write_text("raise SystemExit(0)\n")
+    done = run(finished_run)
+    assert done.code == 0 and "Verdict: green" in (finished_run / "gate.md").read_text()
+    told = {e.where: e.text for e in done.events if e.kind == "finding" and e.stage == "verify"}
+    assert told.keys() == {"setup.cfg", "conftest.py"} and "changes how tests are collected" in told["conftest.py"]
+
+
+def test_a_v2_that_depends_on_the_time_zone_is_not_proven_and_says_what_is_flaky(finished_run: Path) -> None:
+    path = next((finished_run / "v2").rglob("money.py"))
+    path.write_text(path.read_text() + "\n\nimport time\n\nif time.localtime(0).tm_hour:\n    half_up = half_even\n")
+    done = run(finished_run)
+    assert done.code == 76 and "flaky" in done.out + done.err
+    page = (finished_run / "gate.md").read_text()
+    assert re.search(r"^Verdict: red: \d+ flaky of 96 tests, first acceptance/", page, re.M)
+    assert re.search(
+        r"^- flaky: acceptance/test_money.py::test_t1\S+: passes in the first run and fails in the second \(shuffled by", page, re.M
+    )
+    assert "is flaky: passes in the first run" in (finished_run / "deviations.md").read_text()
+    assert not any(e.kind == "stage_started" and e.stage == "mutants" for e in done.events)

@@ -59,6 +59,13 @@ def test_a_missing_file_is_named_and_requests_without_a_label_get_the_usual_repl
         assert client(server).continues("fake-model")
 
 
+def test_a_file_that_cannot_be_read_is_an_answer_that_says_so(tmp_path: Path) -> None:
+    (tmp_path / "plan.md").symlink_to("/proc/self/mem")  # an I/O error for everybody, root included
+    with FakeServer(replies=tmp_path) as server:
+        caught = failure(server, asked=request("plan#1"))
+    assert caught.kind == "server_error" and "the disk reports an I/O error" in caught.detail
+
+
 def write(folder: Path, text: str) -> Path:
     path = folder / "night.yaml"
     path.write_text(text)
@@ -105,6 +112,7 @@ def test_a_scenario_file_says_how_the_server_is_and_what_goes_wrong(tmp_path: Pa
         ("api_key: sk-1", "did you mean `api_key_env`"),
         ("loading: 3", "unknown key `loading`"),
         ("slots: 0", "slots: give a whole number from 1 (got 0)"),
+        ("slots: 1000000", "slots: give at most 1024"),
         ("slots: null", "slots: give a whole number"),
         ("load_s: soon", "load_s: give seconds"),
         ("decode_tps: .nan", "decode_tps: give tokens per second"),

@@ -7,7 +7,7 @@ import textwrap
 import pytest
 
 from gate_help import gate, tree
-from nightmill.gate.authority import Asked, census, counted, held_to, steering, weakened
+from nightmill.gate.authority import Asked, all_ran, census, counted, held_to, steering, weakened
 from nightmill.gate.languages.python import PythonPack
 from nightmill.run.trees import sha
 
@@ -90,6 +90,7 @@ def test_a_tree_that_makes_its_tests_fewer_is_red() -> None:
     held = held_to(fewer, TESTS, PROVED, IDS, {}, "x")
     assert (held.verdict, held.reason) == ("red", f"2 error of 2 tests, first {IDS[1]}")
     assert "2 of 3 proved tests did not run" in held.steps[-1].detail
+    assert all_ran(honest, IDS) == honest and all_ran(fewer, IDS).verdict == "red"
 
 
 @pytest.mark.parametrize(

@@ -172,6 +172,7 @@ def test_the_clauses_of_a_survivor_are_those_of_the_tests_that_call_it() -> None
     assert clauses_of(("T2", "T1", "T3", "T9"), str, {"T1": "C4", "T2": "C1", "T3": "C1"}) == ("C1", "C4")
 
 
+@pytest.mark.slow
 def test_tests_that_call_nothing_in_this_process_meet_every_mutant() -> None:
     tests = tree(
         acceptance__test_a="""
@@ -191,6 +192,7 @@ def test_nothing_is_tried_where_nothing_can_be_said() -> None:
     assert "no function was changed" in tried(gate(), APP, TESTS, APP, 5, 100, lambda: None).trouble
 
 
+@pytest.mark.slow
 def test_the_time_for_mutants_ends() -> None:
     started = time.monotonic()
     late = tried(gate(), APP, TESTS, {}, 100, 0.0, lambda: None)

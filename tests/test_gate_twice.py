@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from nightmill.gate.languages.python import PythonPack
 from nightmill.gate.manner import PLAIN, Manner, twice
 from nightmill.gate.quality import QualityGate
 from nightmill.gate.records import StepRecord, TestOutcome
+from nightmill.gate.sandbox import find
 from nightmill.gate.twice import merged
 from sandbox_help import sandbox
 
@@ -137,6 +140,7 @@ def test_tested_code_cannot_read_the_memory_of_what_runs_it_twice() -> None:
     assert both(tree(app=code), STEADY).status == "passed"
 
 
+@pytest.mark.slow
 def test_the_order_depends_on_the_tests_alone_and_turns_every_pair_of_one_file() -> None:
     code = "ORDER = []\ndef f(x):\n    before = sum(ORDER)\n    ORDER.append(x)\n    return before"
     tried = ((1, 1, 0), (2, 10, 1), (3, 100, 11))
@@ -159,6 +163,15 @@ def test_a_pack_that_runs_tests_once_is_asked_twice() -> None:
     record = gate.run(tree(app=GOOD), STEADY, twice(STEADY))
     assert record.verdict == "green" and record.steps[-1].again and record.steps[-1].again.seed == 0
     assert "run once more" in record.steps[-1].detail
+
+
+@pytest.mark.slow
+def test_without_a_sandbox_the_two_runs_are_the_same_two() -> None:
+    bare = QualityGate(PythonPack(ruff=None), find(python=Path(sys.executable), unsandboxed=True), SMALL)
+    record = bare.run(tree(app=SAVED), FLAKY, twice(FLAKY))
+    assert "acceptance/test_flaky.py::test_t3_needs_the_one_before" in {t.id for t in record.flaky}
+    one = "acceptance/test_a.py::test_t2_b"
+    assert [t.id for t in bare.test(tree(app=GOOD), STEADY, Manner(only=(one,))).tests] == [one]
 
 
 def outcome(id: str, kind: str) -> TestOutcome:

@@ -55,9 +55,10 @@ def foreign(root: Path) -> list[str]:
     sent = [path.read_text() for path in (root / ".nightmill" / "calls").rglob("*") if path.is_file()]
     prompts = "\n".join(text for text in sent if "# Your task" in text)
     assert "not implemented" in prompts and "node:test" in prompts and "```js" in prompts
-    return [word for word in ("NotImplementedError", "```python", "pytest", "def fee", "docstring") if word in prompts]
+    return [word for word in ("NotImplementedError", "```python", "pytest", "def fee", "docstring", ".py", "ValueError") if word in prompts]
 
 
+@pytest.mark.slow
 def test_prompts_of_a_javascript_run_speak_javascript(kiosk: Path) -> None:
     done = run(kiosk, "tests")
     assert done.code == 0, done.out + done.err
@@ -133,11 +134,15 @@ SMALL = {
 }
 
 
+COMMON = TILL.replace("export ", "") + "\nmodule.exports = { net, label };\n"
+
+
 @pytest.mark.slow
-def test_a_small_model_is_asked_for_javascript_function_by_function(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("till", "kind"), [(TILL, "module"), (COMMON, "commonjs")], ids=["module", "commonjs"])
+def test_a_small_model_is_asked_for_javascript_function_by_function(tmp_path: Path, till: str, kind: str) -> None:
     needed("javascript")
     model = {"default": {"provider": "scripted", "model": "m", "grain": "item"}}
-    root = small_run(tmp_path / "r", SMALL, source={"till.js": TILL}, models=model, build={"max_iterations": 3, "review": "last"})
+    root = small_run(tmp_path / "r", SMALL, source={"till.js": till}, models=model, build={"max_iterations": 3, "review": "last"})
     (root / "mission.md").write_text(MISSION)
     done = run(root)
     assert done.code == 0, done.out + done.err
@@ -150,7 +155,7 @@ def test_a_small_model_is_asked_for_javascript_function_by_function(tmp_path: Pa
     ):
         assert cells in matrix, matrix
     assert "if (cents === 0)" in (root / "v2/till.js").read_text() and "const two" in (root / "v2/till.js").read_text()
-    assert json.loads((root / "v2/package.json").read_text())["type"] == "module"
+    assert json.loads((root / "v2/package.json").read_text())["type"] == kind
     assert "```python" not in "".join(path.read_text() for path in (root / ".nightmill" / "calls").rglob("*") if path.is_file())
 
 

@@ -14,6 +14,7 @@ from nightmill import errors
 from nightmill.calls.outcome import (
     ERRORS,
     EXITS,
+    LEAST_WISH_S,
     LOAD_DEADLINE_S,
     LONGEST_WISH_S,
     TABLE,
@@ -86,13 +87,19 @@ def test_waits_never_shrink_and_stay_under_their_cap(kind: Kind) -> None:
     assert all(0 <= wait <= TABLE[kind].cap_s for wait in seconds)
 
 
-@given(KINDS, st.integers(1, 10), st.floats(0, LONGEST_WISH_S))
+@given(KINDS, st.integers(1, 10), st.floats(LEAST_WISH_S, LONGEST_WISH_S))
 def test_a_wish_of_the_server_is_kept(kind: Kind, tries: int, wish: float) -> None:
     step = next_step(kind, tries, wish, waited_s=0)
     if kind == "loading":
         assert isinstance(step, Wait) and step.seconds == min(max(wish, 1), LOAD_DEADLINE_S)
     elif isinstance(step, Wait):
         assert step.seconds == wish
+
+
+@pytest.mark.parametrize("wish", [0, 0.5])
+def test_a_limit_whose_hour_of_return_is_now_or_past_does_not_use_up_its_tries_at_once(wish: float) -> None:
+    steps = [next_step("rate_limited", n, wish) for n in range(1, TABLE["rate_limited"].tries)]
+    assert sum(step.seconds for step in steps if isinstance(step, Wait)) > 60
 
 
 @given(st.integers(1, 2000), st.floats(0, 2 * LOAD_DEADLINE_S), WISHES)

@@ -18,6 +18,7 @@ from nightmill.build.oracle import observe
 from nightmill.errors import ConfigError
 from nightmill.gate import languages
 from nightmill.gate.languages.base import LanguagePack
+from nightmill.gate.manner import PLAIN, twice
 from nightmill.gate.proof import prove, row
 from nightmill.gate.quality import QualityGate
 from nightmill.gate.records import GateRecord
@@ -105,11 +106,13 @@ def test_tests_are_proved_red_on_the_stubs_and_agree_with_the_old_program(pack: 
     assert len(proof.proven) == 4 and set(proof.agrees) == set(proof.proven) and proof.v1_ran
 
 
+@pytest.mark.slow
 def test_a_test_that_the_old_program_fails_is_disputed(pack: LanguagePack) -> None:
     proof = prove(gate(pack), tree(pack, "stub"), judging(pack), tree(pack, "failing"))
     assert {row(t) for t in proof.disputed} == {"T1"}
 
 
+@pytest.mark.slow
 def test_a_name_that_the_old_program_lacks_is_no_dispute(pack: LanguagePack) -> None:
     old = {path: data.replace(b"label", b"called") for path, data in tree(pack, "good").items()}
     proof = prove(gate(pack), tree(pack, "stub"), judging(pack), old)
@@ -124,15 +127,10 @@ def test_a_syntax_error_is_red_at_its_line(pack: LanguagePack) -> None:
     assert not record.built and not record.tests
 
 
+@pytest.mark.slow
 def test_the_build_step_finds_a_syntax_error_by_itself(pack: LanguagePack) -> None:
-    step = gate(pack)._on_bench(tree(pack, "syntax"), {}, "build", lambda bench: [pack.build(bench)], _plain())[0]
+    step = gate(pack)._on_bench(tree(pack, "syntax"), {}, "build", lambda bench: [pack.build(bench)], PLAIN)[0]
     assert (step.status, [d.line for d in step.diagnostics]) == ("failed", [facts(pack.name)["syntax_line"]])
-
-
-def _plain() -> Any:
-    from nightmill.gate.manner import PLAIN
-
-    return PLAIN
 
 
 def test_a_failing_test_is_red_and_says_where(pack: LanguagePack) -> None:
@@ -160,6 +158,7 @@ def test_nothing_collected_proves_nothing(pack: LanguagePack) -> None:
     assert record.verdict == "incomplete" and "no tests were collected" in record.reason
 
 
+@pytest.mark.slow
 def test_a_hanging_test_is_red_in_time(pack: LanguagePack) -> None:
     record = gated(pack, "hang", wall_s=12)
     (hung,) = [t for t in record.tests if t.exception == "TimedOut"]
@@ -176,9 +175,8 @@ def test_output_that_is_no_text_changes_nothing(pack: LanguagePack) -> None:
     assert gated(pack, "not_utf8").verdict == "green"
 
 
+@pytest.mark.slow
 def test_a_second_run_of_good_tests_agrees(pack: LanguagePack) -> None:
-    from nightmill.gate.manner import twice
-
     step = gate(pack).test(tree(pack, "good"), judging(pack), twice(judging(pack)))
     assert (step.status, step.again is not None, [t.flaky for t in step.tests]) == ("passed", True, [""] * 4)
 

@@ -119,6 +119,11 @@ def test_tokens_come_from_usage_and_are_completed_by_timings() -> None:
     assert (silent.prompt_tokens, silent.cached_tokens, silent.completion_tokens, silent.estimated) == (None, None, None, False)
 
 
+def test_a_count_beyond_every_window_is_none() -> None:
+    absurd = ask(Say("ok", usage={"prompt_tokens": 10**30, "completion_tokens": 10**9}))
+    assert (absurd.prompt_tokens, absurd.completion_tokens) == (None, None)
+
+
 def test_reasoning_is_kept_apart_however_the_server_sends_it() -> None:
     pieces: list[str] = []
     delta = ask(Say("VERDICT: APPROVED", think="Let me see."), pieces.append)
@@ -354,7 +359,8 @@ def test_tokens_are_counted_by_the_server_and_a_missing_route_is_asked_for_once(
         provider = client(server.url)
         assert [provider.count("x") for _ in range(3)] == [None, None, None]
     assert len(server.requests) == 1
-    assert client(f"http://127.0.0.1:{closed_port()}").count("x") is None
+    with pytest.raises(NoVerdict):
+        client(f"http://127.0.0.1:{closed_port()}").count("x")
 
 
 def test_half_a_character_in_a_prompt_is_sent_and_not_a_traceback() -> None:

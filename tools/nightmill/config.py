@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from nightmill.errors import ConfigError, machine_trouble
 from nightmill.paths import expand
@@ -21,11 +22,19 @@ ROLES = ("architect", "tester", "planner", "implementer", "reviewer")
 SMALL_BILLIONS = 4.0
 """Parameters. Asked for a whole contract at once, a model of 1.5 B writes the same clause a hundred times (seen); where the limit lies
 between 1.5 and 7 B is a choice of ours."""
+_TIME = re.compile(r"([01]?[0-9]|2[0-3]):[0-5][0-9]")
 _SIZE = re.compile(r"(?<![a-z0-9.])e?(\d+(?:\.\d+)?)([bm])(?![a-z0-9])")
 
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_switch(cls, value: Any) -> Any:
+        if isinstance(value, bool):  # else `calls: true` is a cap of one call
+            raise PydanticCustomError("switch", "no setting is a yes or no")
+        return value
 
 
 class OpenAIProvider(_Section):
@@ -122,6 +131,12 @@ Models = Annotated[tuple[ModelConfig, ...], BeforeValidator(_listed), Field(min_
 """One model, or several in the order in which they are preferred."""
 
 
+def _time_of_day(value: Any) -> Any:
+    if value is None or (isinstance(value, str) and _TIME.fullmatch(value)):
+        return value
+    raise PydanticCustomError("time_of_day", 'should be a local time of day such as "07:00"')
+
+
 class Budgets(_Section):
     """Hard caps over the life of the run; null is no cap. At a cap the run stops clean with exit 76."""
 
@@ -132,7 +147,7 @@ class Budgets(_Section):
     """Candidates for milestones and repairs of the whole, all together."""
     money: float | None = Field(default=None, ge=0)
     """In the currency of the models' `price`."""
-    until: str | None = Field(default=None, pattern=r"^([01]?\d|2[0-3]):[0-5]\d$")
+    until: Annotated[str | None, BeforeValidator(_time_of_day)] = None
     """Local time of day, "07:00": the next one after the run was started."""
 
 
@@ -172,6 +187,12 @@ class RunConfig(_Section):
     contract: Contract = Contract()
     build: Build = Build()
     gates: Gates = Gates()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _left_empty(cls, raw: Any) -> Any:
+        """A section whose lines are all commented out is as good as none."""
+        return {key: value for key, value in raw.items() if value is not None} if isinstance(raw, Mapping) else raw
 
     def candidates(self, role: str) -> tuple[ModelConfig, ...]:
         """Who may answer for a role, in the order in which the person prefers them."""
@@ -226,16 +247,20 @@ def parse(raw: Mapping[str, Any], name: str = "run.yaml") -> RunConfig:
         config = RunConfig.model_validate(raw)
     except ValidationError as error:
         unknown_keys_first = sorted(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
-        raise ConfigError("; ".join(_problem(e, name) for e in unknown_keys_first[:3])) from error
+        problems = list(dict.fromkeys(_problem(e, name, raw) for e in unknown_keys_first))
+        raise ConfigError("; ".join(problems[:3])) from error
     if "default" not in config.models:
         raise ConfigError(f"{name}: models: needs a `default` entry (provider and model)")
     for role, models in config.models.items():
         if role != "default" and role not in ROLES:
             raise ConfigError(f"{name}: models.{role}: unknown role{_near(role, ROLES)}; roles are default, {', '.join(ROLES)}")
-        for model in models:
+        for n, model in enumerate(models):
+            place = f"models.{role}" + (f"[{n}]" if len(models) > 1 else "")
             if model.provider not in config.providers:
                 near = _near(model.provider, config.providers)
-                raise ConfigError(f"{name}: models.{role}.provider: no provider `{model.provider}`{near}")
+                raise ConfigError(f"{name}: {place}.provider: no provider `{model.provider}`{near}")
+            if model in models[:n]:
+                raise ConfigError(f"{name}: {place}: the same as [{models.index(model)}]: name each model once")
     return config
 
 
@@ -260,16 +285,36 @@ def api_key(provider: OpenAIProvider, root: Path) -> str | None:
     return None
 
 
-def _problem(error: Any, name: str) -> str:
-    loc = error["loc"]
-    unseen = {("providers", 2)} | ({("models", 2)} if loc[2:3] == (0,) else set()) | ({("models", 4)} if "context" in loc else set())
-    place = [str(p) for n, p in enumerate(loc) if (loc[0], n) not in unseen]
-    where = ".".join(place)
-    if error["type"] == "extra_forbidden":
-        return f"{name}: unknown key `{where}`{_near(place[-1], _keys(loc))}"
-    if error["type"] == "missing":
+def _problem(error: Any, name: str, raw: Mapping[str, Any]) -> str:
+    loc, kind = error["loc"], error["type"]
+    place = _place(loc, raw)
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).removeprefix(".")
+    if kind == "extra_forbidden":
+        return f"{name}: unknown key `{where}`{_near(str(place[-1]), _keys(loc))}"
+    if kind == "missing":
         return f"{name}: `{where}` is missing"
-    return f"{name}: {where}: {error['msg'].removeprefix('Input ')} (got {error['input']!r:.60})"
+    message = error["msg"].removeprefix("Input ")
+    if place[0] == "models" and (kind == "tuple_type" or (kind == "model_type" and place[-1] != "price")):
+        message = "should have the lines `provider:` and `model:`, or be a list of such entries"
+    elif kind in ("dict_type", "model_type", "model_attributes_type"):
+        message = "should hold `key: value` lines"
+    elif kind == "too_short":
+        message = "should not be empty"
+    elif place[-1] == "context":
+        message = "should be a number of tokens, above 0, or `probe`"
+    return f"{name}: {where}: {message} (got {error['input']!r:.60})"
+
+
+def _place(loc: tuple[Any, ...], raw: Mapping[str, Any]) -> list[Any]:
+    """Keys and list positions as the person wrote them, counted from 0: without the kind of a provider and the members of a union."""
+    parts = [str(part) if n < 2 else part for n, part in enumerate(loc)]
+    if parts[0] == "providers":
+        return parts[:2] + parts[3:]
+    if parts[0] == "models" and "context" in parts:
+        parts = parts[: parts.index("context") + 1]
+    if parts[0] == "models" and len(parts) > 2 and not isinstance(raw["models"][loc[1]], list):
+        del parts[2]
+    return parts
 
 
 def _keys(loc: tuple[Any, ...]) -> list[str]:

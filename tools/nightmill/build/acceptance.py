@@ -61,6 +61,11 @@ class Told(BaseModel):
     files: dict[str, str] = {}
     """Path from the tree's root → hash, of everything in the folder of the tests."""
 
+    @property
+    def expected(self) -> frozenset[str]:
+        """Every test that must judge the whole."""
+        return frozenset(test for proved in self.proven.values() for test in proved) | frozenset(self.own)
+
 
 def told_by(text: str) -> Told:
     """What proof.json says. A text of another shape proves nothing: it names no test and no file."""

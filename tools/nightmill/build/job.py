@@ -32,6 +32,8 @@ class Job:
     """Tests that count as passed before, although they may be red on the seed."""
     sides: tuple[GateRecord, ...] = ()
     """The gates on the trees that were merged into the seed: what was red there is not the merge's fault."""
+    expected: frozenset[str] = frozenset()
+    """Tests that must have judged the whole: those that were proved."""
     kept: Tree = field(default_factory=dict)
     """What an earlier execution made of the same task; taken up where it is better than the seed."""
 

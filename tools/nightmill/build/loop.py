@@ -17,6 +17,7 @@ from nightmill.calls.sections import show
 from nightmill.calls.small import asks_small
 from nightmill.edits import plan_edits
 from nightmill.errors import BadReply, MachineError, NoUsableReply
+from nightmill.gate.authority import all_ran
 from nightmill.gate.manner import twice
 from nightmill.gate.records import GateRecord
 from nightmill.run.events import AttemptFinished, EditRefused, GateRan
@@ -170,7 +171,7 @@ def _ask(ctx: Ctx, job: Job, state: State, asked: Asked, attempt: int) -> Edits:
 
 def gated(ctx: Ctx, job: Job, tree: Tree, attempt: int) -> GateRecord:
     """Runs the gate and records it. Raises MachineError when machine or sandbox kept it from running."""
-    record = ctx.gate(tree, job.acceptance, twice(job.acceptance) if job.final else None)
+    record = all_ran(ctx.gate(tree, job.acceptance, twice(job.acceptance) if job.final else None), job.expected)
     ctx.emit(GateRan(stage=ctx.stage.name, attempt=attempt, record=record))
     if record.trouble:
         raise MachineError(f"the gate could not run, {record.trouble}")

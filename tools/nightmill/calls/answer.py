@@ -37,6 +37,10 @@ class Line:
     def turn(self, put: Put) -> Turn:
         return Turn.of(put, self.backend.model, self.seeds, self.doublings)
 
+    def first_turn(self, put: Put) -> Turn:
+        """As it is put before anything was learnt: what a later process looks for."""
+        return Turn.of(put, self.backend.model, 0, 0)
+
 
 def answer(session: Session, question: Question, put: Put) -> tuple[Reply, Request]:
     """From the store, without any server, if any of the role's models has answered this before; else by calls, one after the other.
@@ -115,7 +119,8 @@ def _try(session: Session, question: Question, store: CallStore, line: Line, put
         turn = line.turn(put)
         fitted = turn.fitted(session, backend)
         sent = turn.request(fitted)
-        store.remember(turn.key, sent)
+        for key in {turn.key, line.first_turn(put).key}:
+            store.remember(key, sent)
         if known := store.get(sent):
             tell(session, question, put.label, sent, backend, Ending(reply=known, replayed=sent.key in session.budget.keys))
             return known, sent

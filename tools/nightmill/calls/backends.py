@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,8 @@ from nightmill.paths import expand
 from nightmill.providers.base import Message, NoVerdict, Provider, Request
 from nightmill.run.events import WindowProbed
 from nightmill.run.rundir import RunDir
+
+_FOLDERS = re.compile(r"^(?:[/~.]|[A-Za-z]:\\).*[/\\](?=.)")
 
 ANY_MODEL = "default"
 """The model's name in a new run.yaml: whatever the server serves."""
@@ -116,6 +119,11 @@ def another(named: str, answered: str) -> bool:
     return (
         bool(theirs) and named != ANY_MODEL and ours != theirs and not theirs.startswith(ours + "-") and not theirs.startswith(ours + ":")
     )
+
+
+def title(model: str) -> str:
+    """A model's name; of a file, as llama-server names it, without the folders, which say whose machine it is."""
+    return _FOLDERS.sub("", model)
 
 
 def _bare(model: str) -> str:

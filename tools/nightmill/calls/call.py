@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from nightmill.calls.backends import Backend, another
+from nightmill.calls.backends import Backend, another, title
 from nightmill.calls.fit import Fitted, unread
 from nightmill.calls.speeds import patience
 from nightmill.calls.store import CallStore
@@ -121,7 +121,7 @@ def tell(session: Session, question: Question, label: str, request: Request | No
             label=label,
             key=request.key if request else "",
             provider=backend.provider.name,
-            model=answered,
+            model=title(answered),
             named=named if another(named, answered) else "",
             outcome=error.kind if error else "ok",
             detail=error.detail[:300] if error else "",

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from nightmill.calls.bound import BYTES_PER_TOKEN, bound
 from nightmill.calls.prompts import Section, messages
 from nightmill.errors import ConfigError
+
+__all__ = ["BYTES_PER_TOKEN", "Fitted", "bound", "fit", "unread"]
 
 SHRINK = ("analysis", "tests", "matrix", "source", "schema")
 """Sections that may be left out, in this order. The mission, the contract, the code to change and the task never are."""
 
 LIMIT = "limit"
 """A section that is not sent: the most tokens the answer to this prompt may have. A small model that counts on and on is cut early."""
-
-BYTES_PER_TOKEN = 2.5
-"""Where the server has no tokenizer: source code measured 3 to 4 bytes a token on current vocabularies; this leaves a margin."""
 
 MESSAGE_TOKENS = 16
 """Allowance per message for the chat template's own tokens."""
@@ -47,11 +47,6 @@ class Fitted:
         return sum(len(m.content.encode()) for m in messages(self.sections))
 
 
-def bound(text: str) -> int:
-    """Tokens in `text`, never meant to be too few."""
-    return int(len(text.encode()) / BYTES_PER_TOKEN) + 1
-
-
 def fit(sections: list[Section], window: int, max_tokens: int, count: Callable[[str], int | None], reasoning_tokens: int = 0) -> Fitted:
     """Shrinks in the fixed order until prompt, output reserve and reasoning reserve are together at most `window` tokens, saying in the
     prompt what is missing.
@@ -69,9 +64,10 @@ def fit(sections: list[Section], window: int, max_tokens: int, count: Callable[[
         if tokens + reserve <= window:
             return Fitted(sections, tokens, reserve, tuple(left_out), exact)
         if not candidates:
-            answer = "its answer" if not reasoning_tokens else f"its answer and {reasoning_tokens} tokens of reasoning"
-            needed = f"the smallest prompt and {answer} need {tokens + reserve} tokens, but the window is {window}"
-            raise ConfigError(f"{needed}: raise the server's context, or use a smaller source")
+            thoughts = f" and {reasoning_tokens} of reasoning" if reasoning_tokens else ""
+            parts = f"the smallest prompt, {tokens} tokens, and its answer, {reserve - reasoning_tokens}{thoughts},"
+            needed = f"{parts} need {tokens + reserve} tokens, but the window is {window}"
+            raise ConfigError(f"{needed}: raise the server's context, lower `max_tokens`, or use a smaller source")
         name = candidates.pop(0)
         note = f"(The {name} did not fit here and is left out.)"
         if any(s.name == name and len(s.text) > len(note) for s in sections):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import singledispatch
 
-from nightmill.calls.policies import GROWTH, LOAD_DEADLINE_S, LONGEST_WISH_S, TABLE, Change, Class, Policy
+from nightmill.calls.policies import GROWTH, LEAST_WISH_S, LOAD_DEADLINE_S, LONGEST_WISH_S, TABLE, Change, Class, Policy
 from nightmill.errors import NightmillError, NoProvider
 from nightmill.gate.records import GateRecord
 from nightmill.providers.base import Kind, NoVerdict
@@ -14,6 +14,7 @@ from nightmill.run import events
 
 __all__ = [
     "GROWTH",
+    "LEAST_WISH_S",
     "LOAD_DEADLINE_S",
     "LONGEST_WISH_S",
     "TABLE",
@@ -70,7 +71,7 @@ def next_step(
     policy = TABLE[kind]
     if waited_s is None:
         waited_s = policy.waited_s(tries_so_far)
-    wait = policy.wait_s(tries_so_far) if retry_after is None else retry_after
+    wait = policy.wait_s(tries_so_far) if retry_after is None or retry_after < LEAST_WISH_S else retry_after
     at_once, at_last = policy.rotate == "at once", policy.rotate != "no"
     if kind == "loading":
         left = load_deadline_s - waited_s

@@ -30,6 +30,8 @@ LOAD_DEADLINE_S = 600.0
 """A model of 180 GB from a hard disk takes about this long."""
 LONGEST_WISH_S = 900.0
 """A server that asks us (Retry-After) to stay away longer than this is given up for now."""
+LEAST_WISH_S = 1.0
+"""A shorter wish, or a moment in the past, is none: its tries would be used up within a second. The header counts whole seconds."""
 GROWTH = 2
 """Factor on `max_tokens` when a reply was cut off."""
 UNLIMITED = 1_000_000
@@ -43,7 +45,7 @@ Rotate = Literal["no", "at once", "last"]
 class Policy:
     """One row. `tries` counts calls, the first one included; waits are `first_wait_s`, then times `factor`, never above `cap_s` (seconds).
 
-    A Retry-After of the server stands in for the wait of any row, up to LONGEST_WISH_S.
+    A Retry-After of the server stands in for the wait of any row, from LEAST_WISH_S up to LONGEST_WISH_S.
     """
 
     tries: int

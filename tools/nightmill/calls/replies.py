@@ -11,11 +11,15 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from nightmill.calls import plain
+from nightmill.calls.speech import worded
 from nightmill.edits import file_blocks
 from nightmill.errors import BadReply
+
+if TYPE_CHECKING:
+    from nightmill.gate.languages.base import LanguagePack
 
 APPROVED, REJECTED = "APPROVED", "REJECTED"
 _VERDICT = r"(?:\w+ ){0,2}verdict"
@@ -35,7 +39,8 @@ class ReplyFormat(ABC):
     @classmethod
     def format(cls, facts: Mapping[str, Any]) -> str:
         """FORMAT with what `facts` decide filled in; facts["pack"]: the language whose example it shows."""
-        return str(getattr(facts.get("pack"), "examples", {}).get(cls.__name__, cls.FORMAT))
+        pack: LanguagePack | None = facts.get("pack")
+        return worded(pack.examples.get(cls.__name__, cls.FORMAT), pack) if pack else cls.FORMAT
 
     @classmethod
     @abstractmethod
@@ -86,7 +91,7 @@ VERDICT: REJECTED
     @classmethod
     def format(cls, facts: Mapping[str, Any]) -> str:
         good, bad = _words(facts)[0], _words(facts)[-1]
-        return cls.FORMAT.replace(APPROVED, good).replace(REJECTED, bad)
+        return super().format(facts).replace(APPROVED, good).replace(REJECTED, bad)
 
     @classmethod
     def parse(cls, text: str, facts: Mapping[str, Any]) -> Self:

@@ -39,6 +39,9 @@ BATCH = 2048
 PIECE = 16
 """Tokens that a server may gather before it sends them."""
 
+LONGEST_QUEUE_S = 3600.0
+"""For the answers of other calls: beyond an hour, a server that is stuck is likelier than one that is busy."""
+
 SAFETY = 3.0
 """A measured speed may be this many times too high for the next call: attention over a prompt ten times as long, other slots, heat."""
 
@@ -135,7 +138,7 @@ def patience(prompt_tokens: int, speed: Speed = UNMEASURED, ahead_tokens: int = 
     """
     reading = speed.slow_prefill / SAFETY if speed.slow_prefill else WORST_PREFILL
     writing = speed.slow_decode / SAFETY if speed.slow_decode else WORST_DECODE
-    first = FIRST_FLOOR_S + max(0, prompt_tokens) / reading + max(0, ahead_tokens) / writing
+    first = FIRST_FLOOR_S + max(0, prompt_tokens) / reading + min(LONGEST_QUEUE_S, max(0, ahead_tokens) / writing)
     return first, IDLE_FLOOR_S + BATCH / reading + PIECE / writing
 
 

@@ -58,11 +58,16 @@ def put(session: Session, question: Question, facts: Mapping[str, Any], feedback
     variables = {
         **question.sections,
         **question.task,
-        "skill": load_skill(question.skill).text,
+        "skill": facts.get("example") or load_skill(question.skill).text,
         "format": question.reply.format(facts),
         "feedback": feedback,
     }
-    return Put(label, tuple(render(question.template, variables, session.run.redactor)), attempt + question.vary, session.run.take(question.stage.name))
+    return Put(
+        label,
+        tuple(render(question.template, variables, session.run.redactor)),
+        attempt + question.vary,
+        session.run.take(question.stage.name),
+    )
 
 
 @dataclass(frozen=True)

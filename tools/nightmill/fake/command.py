@@ -16,6 +16,7 @@ from nightmill.fake import scenario
 from nightmill.fake.faults import Rule
 from nightmill.fake.server import FakeServer
 from nightmill.fake.settings import Settings
+from nightmill.fake.strict import MOST_SLOTS
 from nightmill.graph.signals import SIGNALS
 
 
@@ -47,6 +48,8 @@ def epilog() -> str:
 def fake_server(options: argparse.Namespace) -> int:
     """Serves until a signal; returns 0. Raises UsageError and ConfigError."""
     settings, rules = _chosen(options)
+    if not options.host:
+        raise UsageError("--host: give an address, such as 127.0.0.1; 0.0.0.0 is every one of this machine")
     if not 0 <= options.port <= 65_535:
         raise UsageError(f"--port {options.port}: give a port from 0 to 65535")
     stop = threading.Event()
@@ -57,6 +60,8 @@ def fake_server(options: argparse.Namespace) -> int:
         sys.stdout.write(f"{server.url}\n")
         sys.stdout.flush()
         stop.wait()
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)  # the second one may come while Python ends, and has no handler any more
     return 0
 
 
@@ -64,9 +69,9 @@ def _chosen(options: argparse.Namespace) -> tuple[Settings, Sequence[Rule]]:
     """The scenario file's settings, under what the command line says."""
     settings, rules = scenario.load(options.scenario) if options.scenario else (scenario.DEFAULTS, ())
     said: dict[str, Any] = {name: getattr(options, name) for name in ("window", "slots", "model") if getattr(options, name) is not None}
-    for name in ("window", "slots"):
-        if said.get(name, 1) < 1:
-            raise UsageError(f"--{name} {said[name]}: give a whole number from 1")
+    for name, most in (("window", sys.maxsize), ("slots", MOST_SLOTS)):
+        if not 1 <= said.get(name, 1) <= most:
+            raise UsageError(f"--{name} {said[name]}: give a whole number from 1" + (f" to {most}" if name == "slots" else ""))
     if options.replies:
         said["replies"] = scenario.folder(options.replies)
     return replace(settings, **said), rules

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from nightmill.errors import UsageError
+from nightmill.errors import MachineError, UsageError
 from nightmill.fake.answers import Answer, Http, Recorded, Say, error, html, invalid_utf8, loading
 from nightmill.fake.faults import FAULTS, Turn
 from nightmill.providers.base import NoVerdict
@@ -22,7 +22,7 @@ def from_files(folder: Path) -> Callable[[Recorded], Answer]:
             directive, text = split_directive(text, path)
         except NoVerdict as missing:
             return error(404, f"model not found: {missing.detail}; {missing.remedy}", "not_found_error")
-        except UsageError as mistake:
+        except (UsageError, MachineError) as mistake:
             return error(500, str(mistake), "server_error")
         return _directed(directive, text, request)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nightmill.fake.strict import Count, Flag, Folder, Rate, Seconds, Text
+from nightmill.fake.strict import Count, Flag, Folder, Rate, Seconds, SlotCount, Text
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Settings:
     """Per slot. None: the server does not tell, /props and /slots do not exist."""
     max_model_len: Count | None = None
     """The window as vLLM tells it, in /v1/models."""
-    slots: Count = 1
+    slots: SlotCount = 1
     """Chat requests that are answered at once; others wait."""
     load_s: Seconds = 0.0
     """From the start on, every route says for so long that the model loads."""

@@ -15,6 +15,8 @@ from nightmill.errors import ConfigError
 Reader = Callable[[object], object]
 _WORDS = {"on": True, "yes": True, "true": True, "off": False, "no": False, "false": False}
 _DAY_S = 86_400
+MOST_SLOTS = 1024
+"""Each waits in a thread of its own."""
 
 
 def _seconds(value: object) -> float:
@@ -33,6 +35,13 @@ def _count(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError("give a whole number from 1")
     return value
+
+
+def _slots(value: object) -> int:
+    number = _count(value)
+    if number > MOST_SLOTS:
+        raise ValueError(f"give at most {MOST_SLOTS}")
+    return number
 
 
 def _characters(value: object) -> int:
@@ -67,6 +76,7 @@ def _folder(value: object) -> Path:
 Seconds = Annotated[float, _seconds]
 Rate = Annotated[float, _rate]
 Count = Annotated[int, _count]
+SlotCount = Annotated[int, _slots]
 Characters = Annotated[int, _characters]
 Status = Annotated[int, _status]
 Text = Annotated[str, _text]

@@ -100,13 +100,7 @@ def held_to(record: GateRecord, tests: Tree, proved: Mapping[str, str], expected
     now = {path: sha(data) for path, data in tests.items()}
     changed = sorted(path for path in {*now, *proved} if now.get(path) != proved.get(path))
     diagnostics = tuple(Diagnostic(file=path, line=0, message=f"is not the file that was proved: {who}") for path in changed)
-    ran = {test.id for test in record.tests}
-    complete = any(step.name == "test" and step.status in ("passed", "failed") for step in record.steps)
-    lost = tuple(
-        TestOutcome(id=id, outcome="error", message="was proved on the stubs, and was not there to judge this tree")
-        for id in sorted(expected)
-        if complete and id not in ran
-    )
+    lost = _lost(record, expected)
     figures = counted(asked)
     whole = ", ".join(f"{n} {name}" for name, n in figures.items())
     detail = f"{len(changed)} files are not as they were proved" if changed else f"{len(lost)} of {len(expected)} proved tests did not run"
@@ -115,6 +109,24 @@ def held_to(record: GateRecord, tests: Tree, proved: Mapping[str, str], expected
     step = StepRecord.model_validate(
         {"name": STEP, "status": status, "detail": detail if bad else whole, "diagnostics": diagnostics, "tests": lost}
     )
+    return _with(record, step)
+
+
+def all_ran(record: GateRecord, expected: Collection[str]) -> GateRecord:
+    """`record`, red when an `expected` test did not judge: code must not choose how many tests it is put to."""
+    lost = _lost(record, expected)
+    detail = f"{len(lost)} of {len(expected)} proved tests did not run"
+    return _with(record, StepRecord(name=STEP, status="failed", detail=detail, tests=lost)) if lost else record
+
+
+def _lost(record: GateRecord, expected: Collection[str]) -> tuple[TestOutcome, ...]:
+    ran = {test.id for test in record.tests}
+    complete = any(step.name == "test" and step.status in ("passed", "failed") for step in record.steps)
+    message = "was proved on the stubs, and was not there to judge this tree"
+    return tuple(TestOutcome(id=id, outcome="error", message=message) for id in sorted(expected) if complete and id not in ran)
+
+
+def _with(record: GateRecord, step: StepRecord) -> GateRecord:
     steps = (*record.steps, step)
     verdict, reason = decide(steps)
     return record.model_copy(update={"steps": steps, "verdict": verdict, "reason": reason})

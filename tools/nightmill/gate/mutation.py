@@ -123,7 +123,7 @@ def tried(
             callers[name].append(test.id)
     blind = tuple(t.id for t in traced.tests if not any(name.split("/")[0] != "acceptance" for name in t.touched))
     limits = replace(gate.limits, wall_s=min(gate.limits.wall_s, max(10.0, 5 * traced.seconds)))
-    test = tester(QualityGate(gate.pack, gate.sandbox, limits, gate.stopping))
+    run = tester(QualityGate(gate.pack, gate.sandbox, limits, gate.stopping))
     until, first = time.monotonic() + wall_s, traced.seconds > QUICK_S
 
     def one(mutant: Mutant) -> Tried | None:
@@ -134,7 +134,7 @@ def tried(
         if not tests:
             return Tried(mutant, "uncalled")
         only = () if len(tests) == len(traced.tests) else tests
-        return _outcome(mutant, test({**tree, mutant.file: mutant.data}, acceptance, Manner(only=only, first=first)))
+        return _outcome(mutant, run({**tree, mutant.file: mutant.data}, acceptance, Manner(only=only, first=first)))
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         done = list(pool.map(one, picked))

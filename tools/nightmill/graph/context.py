@@ -177,22 +177,21 @@ class Ctx:
         Raises BadReply when three replies in a row broke a rule, OutOfBudget, NoProvider, Waiting, Stopped.
         """
         from nightmill.calls.ask import ask
+        from nightmill.calls.speech import persona
         from nightmill.calls.turn import Question
 
         chosen = reply or self.stage.reply
         assert chosen is not None, f"stage {self.stage.name} declares no reply class"
         skill = skill or self.stage.skill
-        example = self.pack.examples.get(skill, "")
-        known = {"pack": self.pack} | ({"example": example} if example else {})
         question = Question(
             stage=self.stage,
             skill=skill,
             role=self.stage.role if skill == self.stage.skill else "reviewer",
             template=template or self.stage.template,
             reply=chosen,
-            facts=known | dict(facts or {}),
+            facts={"pack": self.pack, "example": persona(skill, self.pack), **dict(facts or {})},
             sections=self._sections() | dict(sections or {}),
-            task={"stub": self.pack.stub, "example": example, **task},
+            task={"stub": self.pack.stub, **task},
             vary=vary,
         )
         return ask(self.session, question, self.asked)

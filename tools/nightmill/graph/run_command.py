@@ -7,7 +7,7 @@ import os
 import sqlite3
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +106,7 @@ class Run(OneLine, DoitRun):  # type: ignore[misc]  # doit has no type hints
                 note_plan_problems(session)
                 self._pass(session, params, args or [s.name for s in stages if not s.closing])
             elif not args:
-                self._pass(session, params, _beside_the_plan(stages))
+                self._pass(session, params, _beside_the_plan(stages, self.report.failed))
         if not args and not session.stopping():
             for stage in (s for s in stages if s.closing):  # one after the other: the report quotes deviations.md
                 self._pass(session, params, [stage.name])
@@ -182,9 +182,9 @@ def _require_known(stages: Sequence[Stage], args: Sequence[str], *, of_plan: boo
             raise UsageError(f"no stage or file {name} in this run: doit list shows the stages")
 
 
-def _beside_the_plan(stages: Sequence[Stage]) -> list[str]:
-    """What can go on when the plan could not be brought up to date: the stages before it, and those that have nothing to do with it."""
-    behind = {s.name for s in stages if any(p.plans for p in _closure(stages, [s]))}
+def _beside_the_plan(stages: Sequence[Stage], failed: Collection[str]) -> list[str]:
+    """What can go on when the plan could not be brought up to date: what stands neither behind it nor behind a stage that has failed."""
+    behind = {s.name for s in stages if any(p.plans or p.name in failed for p in _closure(stages, [s]))}
     return [s.name for s in stages if not s.closing and s.name not in behind]
 
 

@@ -56,6 +56,8 @@ class QuietReporter:
         self.failures: list[tuple[str, str]] = []
         self.bugs: list[str] = []
         self.blocked: list[str] = []
+        self.failed: set[str] = set()
+        """Stages that ran and did not come to their end."""
 
     def initialize(self, tasks: Any, selected_tasks: Any) -> None: ...
     def get_status(self, task: Any) -> None: ...
@@ -69,7 +71,9 @@ class QuietReporter:
     def add_failure(self, task: Any, fail: Any) -> None:
         if isinstance(fail, UnmetDependency):
             self.blocked.append(task.name)
-        elif isinstance(fail, TaskFailed):
+            return
+        self.failed.add(task.name)
+        if isinstance(fail, TaskFailed):
             self.failures.append((task.name, fail.message))
         else:
             self.bugs.append(f"{task.name}: {fail.get_msg()}")

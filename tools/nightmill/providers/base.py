@@ -141,7 +141,7 @@ class Provider(Protocol):
         """The same, measured with prompts of growing size; None when that shows nothing. Raises NoVerdict."""
 
     def count(self, text: str) -> int | None:
-        """Tokens in `text` by the server's own tokenizer; None when it has none."""
+        """Tokens in `text` by the server's own tokenizer; None when it has none. Raises NoVerdict when it does not answer now."""
 
     def continues(self, model: str) -> bool:
         """Whether it can go on behind the beginning of an answer: probed once, never assumed. False when nobody answers."""

@@ -15,7 +15,7 @@ LOSS = 200
 _WATCHED = 8_192
 """Characters of the resumed text's end in which a repetition is looked for."""
 
-_SEAM = re.compile(r"[^\W_](?= [^\W\d_])")
+_SEAM = re.compile(r"\S(?= \S)")
 
 
 class StartedOver(Exception):
@@ -25,8 +25,8 @@ class StartedOver(Exception):
 def cut(text: str) -> str:
     """The longest beginning of an interrupted answer that can be continued as if it had never been interrupted; "" when there is none.
 
-    It ends between a word and the space before the next: every tokenizer in use splits there, so that the model sees the tokens that
-    it wrote. Where no word has ended for LOSS characters, at the end of a line. It never ends in white space.
+    It ends before a single space: every tokenizer in use splits there, so that the model sees the tokens that it wrote. Where there was
+    none for LOSS characters, at the end of a line. It never ends in white space.
     """
     seam = max((match.end() for match in _SEAM.finditer(text)), default=0)
     line = text[: max(text.rfind("\n"), 0)].rstrip()

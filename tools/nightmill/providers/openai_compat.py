@@ -48,6 +48,8 @@ class OpenAICompat:
         self._model = ""
         """The model last asked for: gateways tokenize by its name."""
         self._forms: dict[str, prefill.Form | None] = {}
+        self._counts = False
+        """It has told the tokens of a text."""
 
     def complete(self, request: Request, on_text: Callable[[str], None], stopping: Callable[[], bool], terms: Terms = USUAL) -> Reply:
         """Streams one answer. Raises NoVerdict with the text so far in `partial`, Stopped within about POLL_S of a stop.
@@ -88,14 +90,18 @@ class OpenAICompat:
         return windows.measured(lambda prompt: self._read(model, prompt))
 
     def count(self, text: str) -> int | None:
-        """By POST /tokenize, in a form that llama-server and vLLM both read; None when the server has none or did not answer."""
+        """By POST /tokenize, in a form that llama-server and vLLM both read; None when the server has none, or refuses this text.
+
+        Raises NoVerdict when it does not answer now: an estimate in place of its count would make another prompt of the same question.
+        """
         body = {"model": self._model, "content": text, "prompt": text, "add_special_tokens": False}
-        try:
-            answer = self._wire.ask("/tokenize", body if self._model else {name: body[name] for name in body if name != "model"})
-        except NoVerdict:
-            return None
+        answer = self._wire.ask("/tokenize", body if self._model else {name: body[name] for name in body if name != "model"})
         tokens = at(answer, "tokens")
-        return len(tokens) if isinstance(tokens, list) else count(at(answer, "count"))
+        number = len(tokens) if isinstance(tokens, list) else count(at(answer, "count"))
+        if number is None and answer is None and self._counts and self._wire.has("/tokenize"):
+            raise NoVerdict("server_error", f"{self._wire.where} counts no tokens now, and did before")
+        self._counts = self._counts or number is not None
+        return number
 
     def continues(self, model: str) -> bool:
         """As prefill.form finds out, once per model. False, and not remembered, when that cannot be learnt now."""

@@ -12,6 +12,8 @@ from nightmill.providers.base import Spent
 
 MAX_LINE = 4 << 20
 """Bytes. A chunk carries a few tokens; a line beyond this is no chunk."""
+MOST_TOKENS = 100_000_000
+"""Ten times the largest window on offer. What a server counts beyond it is an error of its own, and would use up any budget."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -232,5 +234,5 @@ def _object(value: object) -> Mapping[str, Any]:
 
 
 def count(value: object) -> int | None:
-    """A JSON number as a count; None for anything that cannot be one."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """A JSON number as a count of tokens; None for anything that cannot be one."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS else None

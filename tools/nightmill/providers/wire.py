@@ -85,6 +85,10 @@ class Wire:
             return answer
         return self._unanswered(name, self.failures.status(head.status, head.headers, raw), answer)
 
+    def has(self, route: str) -> bool:
+        """False once the server has shown not to have this route."""
+        return route not in self._absent
+
     def _unanswered(self, name: str, failure: NoVerdict, answer: object) -> object:
         if failure.kind in ("loading", "rate_limited", "no_quota") or (failure.kind == "unauthorized" and _own(answer)):
             raise failure

@@ -9,6 +9,7 @@ from nightmill.errors import ConfigError
 from nightmill.gate.languages.base import LanguagePack, Symbol
 from nightmill.gate.languages.javascript import JavaScriptPack
 from nightmill.gate.languages.python import PythonPack
+from nightmill.gate.languages.rust import RustPack
 from nightmill.run.trees import Tree
 
 __all__ = ["LanguagePack", "Symbol", "detect", "pack"]
@@ -18,7 +19,11 @@ def _python(tool: Path | None) -> LanguagePack:
     return PythonPack(interpreter=tool) if tool else PythonPack()
 
 
-_PACKS: dict[str, Callable[[Path | None], LanguagePack]] = {"python": _python, "javascript": lambda _: JavaScriptPack()}
+_PACKS: dict[str, Callable[[Path | None], LanguagePack]] = {
+    "python": _python,
+    "javascript": lambda _: JavaScriptPack(),
+    "rust": lambda _: RustPack(),
+}
 
 
 def pack(name: str, tool: Path | None = None) -> LanguagePack:

@@ -34,7 +34,7 @@ import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import assert from "node:assert/strict";
 
-const root = new URL("../", import.meta.url).href;
+const root = fileURLToPath(new URL("../", import.meta.url));
 
 function literal(value, depth = 0) {
   if (depth > 20) throw new Error("deep");
@@ -54,9 +54,10 @@ function literal(value, depth = 0) {
 }
 
 function origin(error) {
-  const frame = /\\(?(file:\\/\\/[^\\s()]+):(\\d+):\\d+\\)?$/m.exec(String(error.stack));
-  if (!frame || !frame[1].startsWith(root) || frame[1] === import.meta.url) return "";
-  return readFileSync(fileURLToPath(frame[1]), "utf8").split("\\n")[frame[2] - 1].includes("throw") ? "raised" : "met";
+  const frame = /(?:\\(|at (?:async )?)((?:file:\\/\\/)?\\/[^\\s()]+):(\\d+):\\d+\\)?$/m.exec(String(error.stack));
+  const file = frame && (frame[1].startsWith("file:") ? fileURLToPath(frame[1]) : frame[1]);
+  if (!file || !file.startsWith(root) || file === fileURLToPath(import.meta.url)) return "";
+  return readFileSync(file, "utf8").split("\\n")[frame[2] - 1].includes("throw") ? "raised" : "met";
 }
 
 async function seen(load, call, waits) {

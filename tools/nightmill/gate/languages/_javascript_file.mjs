@@ -6,8 +6,8 @@
 // before tested code is imported and lies in no object that it can reach. node:test loads this file a second time by name and so gets the
 // same module: its default export is the reporter, usable once, and used up before the tests are imported.
 //
-// Not guaranteed: the tested code shares this process. Code that replaces the built-in streams or promises can lie. It cannot do so by
-// accident, nor by printing, nor from outside of the process. `assert` and `node:test` cannot be replaced: they are frozen.
+// Not guaranteed: the tested code shares this process. Code that replaces the built-in streams or promises, or searches memory through
+// /proc, can lie. It cannot do so by accident, nor by printing or leaving early. `assert` and `node:test` are frozen before it comes.
 
 import assert from "node:assert";
 import { createHmac, createSecretKey } from "node:crypto";
@@ -48,7 +48,8 @@ function text(value) {
 function told(error) {
   try {
     if (typeof error !== "object" || error === null) return { exception: typeof error, message: text(error) };
-    return { exception: text(error.name) || text(error.constructor?.name), code: text(error.code), message: text(error.message), stack: text(error.stack) };
+    const exception = text(error.name) || text(error.constructor?.name);
+    return { exception, code: text(error.code), message: text(error.message), stack: text(error.stack) };
   } catch {
     return { exception: "unreadable" };
   }

@@ -17,13 +17,16 @@ _KEPT = ("name", "version", "description", "license", "main", "exports", "import
 
 
 def package(source: Tree) -> bytes:
-    """package.json of the new version: without it Node takes `.js` for CommonJS."""
+    """package.json of the new version: it says whether `.js` files are ES modules or CommonJS, which is what most of them look like."""
     try:
         old = json.loads(source.get("package.json", b"{}"))
     except ValueError:
         old = {}
     kept = {key: old[key] for key in _KEPT if key in old} if isinstance(old, dict) else {}
-    return (json.dumps({**kept, "private": True, "type": "module"}, indent=2) + "\n").encode()
+    texts = [data.decode("utf-8", "replace") for path, data in source.items() if path.endswith(".js")]
+    modules = sum(map(syntax.is_module, texts))
+    kind = "module" if 2 * modules >= len(texts) else "commonjs"
+    return (json.dumps({**kept, "private": True, "type": kind}, indent=2) + "\n").encode()
 
 
 def sources(tree: Tree) -> list[str]:

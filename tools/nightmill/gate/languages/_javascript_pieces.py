@@ -36,8 +36,8 @@ def function(text: str, name: str) -> str:
     before = found.tokens[piece.first - 1].end if piece.first else 0
     remark = text[before:start].rpartition("\n\n")[2]
     source = found.slice(piece.first, piece.after)
-    declared = piece.kind == "method" or re.match(r"(export|async|function|const|let|var)\b", source)
-    return (remark.lstrip("\n") if remark.strip() else "") + ("" if declared else "const ") + source
+    named = piece.kind == "method" or re.match(r"(export|async|function|const|let|var)\b", source)
+    return (remark.lstrip("\n") if remark.strip() else "") + ("" if named else "const ") + source
 
 
 def graft(text: str, name: str, code: str) -> str:

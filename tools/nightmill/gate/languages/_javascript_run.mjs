@@ -9,7 +9,7 @@
 // EACH     the script that runs one file, see _javascript_file.mjs
 
 import { spawn, spawnSync } from "node:child_process";
-import { createHash, createHmac, randomBytes, timingSafeEqual } from "node:crypto";
+import { createHash, createHmac, randomBytes } from "node:crypto";
 import { constants, openSync, readFileSync, realpathSync, unlinkSync, writeSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
@@ -19,7 +19,8 @@ const [keyFile, reportFile, listing, seconds, each] = process.argv.slice(2);
 const key = readFileSync(keyFile);
 const files = JSON.parse(readFileSync(listing, "utf8"));
 unlinkSync(keyFile);
-const report = openSync(reportFile, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_APPEND | constants.O_NOFOLLOW, 0o600);
+const { O_WRONLY, O_CREAT, O_EXCL, O_APPEND, O_NOFOLLOW } = constants;
+const report = openSync(reportFile, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW, 0o600);
 const root = `${realpathSync(process.cwd())}/`;
 
 const pad = (byte) => Buffer.concat([key, Buffer.alloc(64 - key.length)]).map((b) => b ^ byte);
@@ -55,7 +56,8 @@ function place(stack) {
 
 function failure(fact) {
   const cancelled = fact.failure === "cancelledByParent" && fact.exception === "string";
-  return { exception: cancelled ? "Cancelled" : fact.exception ?? "", message: fact.message ?? "", code: fact.code ?? "", traceback: fact.stack ?? "", ...place(fact.stack) };
+  const exception = cancelled ? "Cancelled" : fact.exception ?? "";
+  return { exception, message: fact.message ?? "", traceback: fact.stack ?? "", ...place(fact.stack) };
 }
 
 /** The results of one file: tests by their path of suites; a test's subtests are part of it. */
@@ -74,6 +76,7 @@ class File {
     if (event === "imported") this.imported = true;
     if (event === "end") this.ended = true;
     if (event === "unimportable") {
+      this.ended = true;
       const facts = failure(fact);
       this.broken(facts.exception === "SyntaxError" && !facts.file ? { ...facts, ...syntax(this.path) } : facts);
     }
@@ -103,7 +106,8 @@ class File {
       made = children.map((child) => ({ ...child, names: [...own.names, ...child.names] }));
       if (own.outcome !== "passed" && fact.failure !== "subtestsFailed") made.push({ ...own, suite: true });
     } else {
-      const worst = children.find((child) => child.outcome === "failed" || child.outcome === "error") ?? children.find((child) => child.outcome !== "passed");
+      const bad = children.filter((child) => child.outcome !== "passed");
+      const worst = bad.find((child) => child.outcome === "failed" || child.outcome === "error") ?? bad[0];
       if (worst) Object.assign(own, worst, { names: own.names });
     }
     (this.levels[fact.nesting] ??= []).push(...made);
@@ -180,7 +184,7 @@ function run(path) {
   createInterface({ input: child.stdio[3], crlfDelay: Infinity }).on("line", (line) => {
     const [said, text] = [line.slice(0, 64), line.slice(65)];
     tag = createHmac("sha256", secret).update(tag + text).digest("hex");
-    if (said.length !== 64 || !timingSafeEqual(Buffer.from(said.padEnd(64).slice(0, 64)), Buffer.from(tag))) {
+    if (said !== tag) {
       late = "Forged";
       child.kill("SIGKILL");
       return;
@@ -200,11 +204,15 @@ function finish(file, code, signal, late) {
   const failed = file.failed;
   if (late === "TimedOut") file.cut({ outcome: "failed", exception: "TimedOut", message: `still running after ${seconds} s` });
   else if (late === "Forged") file.broken({ exception: "Forged", message: "the file's report was tampered with" });
-  else if (!late && !file.ended && !failed) file.cut({ outcome: "error", exception: "Ended", message: ending(code, signal) });
-  else if (file.ended && code !== 0 && !file.failed) file.broken({ exception: "Ended", message: `every test passed, yet the process ended with exit ${code}` });
+  else if (!late && !file.ended) file.cut({ outcome: "error", exception: "Ended", message: early(code, signal) });
+  else if (file.ended && code !== 0 && !failed) {
+    file.broken({ exception: "Ended", message: `every test passed, yet the process ended with exit ${code}` });
+  }
 }
 
-const ending = (code, signal) => (signal ? `the process was ended by ${signal}` : `the process ended with exit ${code} before its tests did`);
+function early(code, signal) {
+  return signal ? `the process was ended by ${signal}` : `the process ended with exit ${code} before its tests did`;
+}
 
 /** Where a file does not parse, which the loader's error does not say. */
 function syntax(path) {

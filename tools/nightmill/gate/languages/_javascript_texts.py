@@ -174,3 +174,9 @@ EXAMPLES = {
     "merge_agent": _FINES,
 }
 """By the name of the reply class whose format it is, or of the persona whose example it is."""
+WORDS = {
+    "raise NotImplementedError": 'throw new Error("not implemented");',
+    "ValueError": "RangeError",
+    ".py": ".js",
+}
+"""In every other format and persona."""

@@ -78,7 +78,11 @@ class LanguagePack(Protocol):
 
     @property
     def examples(self) -> Mapping[str, str]:
-        """What prompts show in place of Python: reply class → its format, persona → its example. Empty for Python itself."""
+        """What prompts show in place of Python: reply class → its format, persona → its example."""
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        """Words of Python in all other examples → what this language says."""
 
     @property
     def stub(self) -> str:
@@ -148,7 +152,8 @@ class LanguagePack(Protocol):
         """Tests declared in the tree's test files, parameters not expanded."""
 
     def scaffold(self, source: Tree) -> Tree:
-        """Files of the new version that a program writes from the old one: what a language needs beside its sources."""
+        """Files of the new version that a program writes: what a language needs beside its sources. `source`: these sources, and
+        what is no source of the old program."""
 
     def prepare(self, tree: Tree, acceptance: Tree) -> Tree:
         """What to lay in the workspace: the tree without stale build products, the locked tests over it, the pack's own files."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import secrets
 import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
@@ -20,7 +20,7 @@ from nightmill.gate.languages import _javascript_pieces as taking
 from nightmill.gate.languages import _javascript_suites as suites
 from nightmill.gate.languages import _javascript_syntax as syntax
 from nightmill.gate.languages._javascript_outcomes import translated
-from nightmill.gate.languages._javascript_texts import EXAMPLES, PROMPT_RULES, SCHEMA_RULES, TEST_RULES
+from nightmill.gate.languages._javascript_texts import EXAMPLES, PROMPT_RULES, SCHEMA_RULES, TEST_RULES, WORDS
 from nightmill.gate.languages._python_report import read_report, step_of_tests
 from nightmill.gate.languages.base import ACCEPTANCE, PRIVATE, Bench, Symbol, unlocated
 from nightmill.gate.manner import SURROUNDINGS
@@ -49,6 +49,9 @@ MISSING = "node is missing: install Node 18.17 or newer (apt install nodejs), so
 _ENVIRONMENT = {"TZ": "UTC", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "NODE_OPTIONS": ""}
 _OTHER_ENVIRONMENT = {**SURROUNDINGS, "TZ": "Pacific/Kiritimati"}
 """Node does not read zones that are written as a rule; it has a table of its own."""
+_SMALLEST_MB = 640
+_SMALL = "; Node 24 starts with 600 MB or more (gates.memory_mb)"
+"""Measured: 18 to 22 start with 128 MB of data segment, 24 with 576."""
 _PARSE = ("--experimental-vm-modules", "--no-warnings")
 _PARSE_S = 60.0
 _STEERING = (
@@ -80,9 +83,10 @@ def _node() -> Tool | None:
 
 @dataclass(frozen=True)
 class JavaScriptPack:
-    """See `base.LanguagePack`. `node` None: nothing can be judged, and every step says so."""
+    """See `base.LanguagePack`. Without a node nothing can be judged, and every step says so."""
 
-    node: Tool | None = field(default_factory=_node)
+    find: Callable[[], Tool | None] = _node
+    """Asked when node is first needed: a program in another language never needs it."""
 
     name: ClassVar[str] = "javascript"
     suffixes: ClassVar[tuple[str, ...]] = files.SUFFIXES
@@ -90,20 +94,26 @@ class JavaScriptPack:
     test_head: ClassVar[str] = 'import { test } from "node:test";\nimport assert from "node:assert/strict";\n\n'
     stub: ClassVar[str] = taking.STUB
     examples: ClassVar[Mapping[str, str]] = EXAMPLES
+    words: ClassVar[Mapping[str, str]] = WORDS
     schema_rules: ClassVar[tuple[str, ...]] = SCHEMA_RULES
     test_rules: ClassVar[tuple[str, ...]] = TEST_RULES
     prompt_rules: ClassVar[tuple[str, ...]] = PROMPT_RULES
 
     @property
+    def node(self) -> Tool | None:
+        return self.find()
+
+    @property
     def toolchain(self) -> str:
-        return str(self.node) if self.node else MISSING
+        return str(self.find() or MISSING)
 
     def require(self) -> None:
         """Raises ConfigError."""
-        if self.node is None:
+        node = self.node
+        if node is None:
             raise ConfigError(MISSING)
-        if tuple(int(part) for part in self.node.version.split(".")[:2]) < _OLDEST:
-            raise ConfigError(f"node {self.node.version} at {self.node.path} is too old: install Node 18.17 or newer")
+        if tuple(int(part) for part in node.version.split(".")[:2]) < _OLDEST:
+            raise ConfigError(f"node {node.version} at {node.path} is too old: install Node 18.17 or newer")
 
     def detect(self, tree: Tree) -> bool:
         return any(path.endswith(self.suffixes) and "node_modules" not in path.split("/") for path in tree)
@@ -119,14 +129,14 @@ class JavaScriptPack:
         """What our own reading finds, else what V8 finds when it parses, else imports that lead nowhere. Nothing is evaluated."""
         sources = files.sources(tree)
         unread = tuple(d for path in sources if (d := syntax.problem(path, tree[path])))
-        if unread or self.node is None or not sources:
+        node = self.node
+        if unread or node is None or not sources:
             return unread
-        return self._parsed(tree, sources) or tuple(linking.problems(tree, sources))
+        return self._parsed(node, tree, sources) or tuple(linking.problems(tree, sources))
 
-    def _parsed(self, tree: Tree, sources: list[str]) -> tuple[Diagnostic, ...]:
-        assert self.node is not None
+    def _parsed(self, node: Tool, tree: Tree, sources: list[str]) -> tuple[Diagnostic, ...]:
         given = json.dumps([(path, tree[path].decode("utf-8", "replace"), files.kind(path, tree)) for path in sources])
-        command = [str(self.node.path), *_PARSE, str(_HERE / "_javascript_check.mjs")]
+        command = [str(node.path), *_PARSE, str(_HERE / "_javascript_check.mjs")]
         try:
             ran = subprocess.run(
                 command, input=given.encode(), capture_output=True, timeout=_PARSE_S, check=False, env=_ENVIRONMENT, cwd="/"
@@ -206,27 +216,30 @@ class JavaScriptPack:
             else data
             for path, data in acceptance.items()
         }
-        tests = sorted(
-            path
-            for path in acceptance
-            if self.is_test_file(path) and (PurePosixPath(path).parent.name != "test" or b"test" in acceptance[path])
-        )
+        tests = sorted(path for path, data in acceptance.items() if self._is_run(path, data))
         listing = json.dumps([(path, files.kind(path, kept)) for path in files.sources(kept)]).encode()
         return {**kept, **moved, _LIST: listing, _TESTS: json.dumps(tests).encode(), _KEY: secrets.token_hex(32).encode()}
 
+    def _is_run(self, path: str, data: bytes) -> bool:
+        """Beside tests a folder called `test` holds what they import, which declares none."""
+        named = self.is_test_file(PurePosixPath(path).name)
+        return named or (self.is_test_file(path) and bool(self.tests_in(path, data.decode("utf-8", "replace"))))
+
     def build(self, bench: Bench) -> StepRecord:
-        if self.node is None:
+        node = self.node
+        if node is None:
             return StepRecord(name="build", status="not_run", detail=MISSING)
         script = "/nightmill/check.mjs"
-        command = (self.node.inside, *_PARSE, script, _LIST)
-        ran = bench.run(command, bind={**self.node.bind, script: _HERE / "_javascript_check.mjs"}, env=_ENVIRONMENT)
+        command = (node.inside, *_PARSE, script, _LIST)
+        ran = bench.run(command, bind={**node.bind, script: _HERE / "_javascript_check.mjs"}, env=_ENVIRONMENT)
         located = tuple(files.complaints(ran.output))
         sources = files.sources(bench.laid)
         if located:
             return files.record("build", "failed", command, ran, f"{len(located)} files do not parse", located)
         if json.dumps({"checked": len(sources)}, separators=(",", ":")).encode() in ran.output and ran.exit == 0:
             return files.record("build", "passed", command, ran, f"{len(sources)} files parse")
-        return files.record("build", "incomplete", command, ran, unlocated("the parser did not finish", ran.output))
+        why = "the parser did not finish" + (_SMALL if bench.limits.memory_mb < _SMALLEST_MB else "")
+        return files.record("build", "incomplete", command, ran, unlocated(why, ran.output))
 
     def lint(self, bench: Bench) -> StepRecord:
         return StepRecord(name="lint", status="not_run", advisory=True, detail="no linter is known for JavaScript yet")
@@ -244,7 +257,8 @@ class JavaScriptPack:
 
     def _run(self, bench: Bench, environment: Mapping[str, str]) -> StepRecord:
         """The locked tests lie under a read-only mount of their own, so that imported code cannot rewrite those that come after it."""
-        if self.node is None:
+        node = self.node
+        if node is None:
             return StepRecord(name="test", status="not_run", detail=MISSING)
         locked = {path: data for path, data in bench.laid.items() if path.startswith(f"{ACCEPTANCE}/")}
         only = bench.manner.only
@@ -252,12 +266,12 @@ class JavaScriptPack:
         seconds = f"{max(1.0, bench.limits.wall_s / 4):g}"  # one hanging file leaves time for the others
         run, each, listing = "/nightmill/run.mjs", "/nightmill/file.mjs", "/nightmill/tests.json"
         heap = f"--max-old-space-size={max(64, bench.limits.memory_mb // 2)}"
-        command = (self.node.inside, heap, "--no-warnings", run, _KEY, _REPORT, listing, seconds, each)
+        command = (node.inside, heap, "--no-warnings", run, _KEY, _REPORT, listing, seconds, each)
         with (
             bench.sandbox.workdir({path.removeprefix(f"{ACCEPTANCE}/"): data for path, data in locked.items()}) as shield,
             bench.sandbox.workdir({"tests.json": json.dumps(chosen).encode()}) as asked,
         ):
-            bind = {**self.node.bind, run: _HERE / "_javascript_run.mjs", each: _HERE / "_javascript_file.mjs"}
+            bind = {**node.bind, run: _HERE / "_javascript_run.mjs", each: _HERE / "_javascript_file.mjs"}
             bind |= {listing: asked.path / "tests.json", f"{bench.work.inside}/{ACCEPTANCE}": shield.path}
             ran = bench.run(command, bind=bind, env=environment)
         declared = [t for path in chosen for t in self.tests_in(path, locked[path].decode("utf-8", "replace")) if not only or t in only]

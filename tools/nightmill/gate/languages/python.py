@@ -7,7 +7,7 @@ import secrets
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -19,29 +19,14 @@ from nightmill.gate.languages import _python_pieces as pieces
 from nightmill.gate.languages import _python_syntax as syntax
 from nightmill.gate.languages._python_census import census
 from nightmill.gate.languages._python_mutants import mutants
-from nightmill.gate.languages._python_report import read_report, step_of_tests
-from nightmill.gate.languages._python_twice import step_of_both
+from nightmill.gate.languages._python_tests import ENVIRONMENT, KEY, run_tests
 from nightmill.gate.languages.base import ACCEPTANCE, PRIVATE, Bench, Symbol, plain, unlocated
 from nightmill.gate.limits import Ran
-from nightmill.gate.manner import SURROUNDINGS, Manner
 from nightmill.gate.records import Diagnostic, StepRecord, StepStatus
 from nightmill.run.trees import Tree
 
 _HERE = Path(__file__).parent
-_KEY, _LIST, _REPORT = f"{PRIVATE}/key", f"{PRIVATE}/files.json", f"{PRIVATE}/report.jsonl"
-_ENDS = f"{PRIVATE}/ends"
-_REPORT_LIMIT = 64 * 2**20
-
-_ENVIRONMENT = {
-    "PYTHONHASHSEED": "0",
-    "PYTHONDONTWRITEBYTECODE": "1",
-    "PYTHONUTF8": "1",
-    "TZ": "UTC",
-    "LANG": "C.UTF-8",
-    "LC_ALL": "C.UTF-8",
-}
-
-_OTHER_ENVIRONMENT = {**SURROUNDINGS, "PYTHONHASHSEED": "4242"}
+_LIST = f"{PRIVATE}/files.json"
 
 _ISOLATED = ("-P", "-s")
 """`-I` without its `-E`, which would also ignore our own PYTHONHASHSEED. The sandbox clears the environment, so nothing else is in it."""
@@ -73,6 +58,7 @@ class PythonPack:
     test_head: ClassVar[str] = ""
     stub: ClassVar[str] = pieces.STUB
     examples: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    words: ClassVar[Mapping[str, str]] = MappingProxyType({})
     schema_rules: ClassVar[tuple[str, ...]] = (
         "Write Python that runs on 3.11 and newer.",
         "Modules lie at the root of the tree and import each other absolutely: `from ledger import Ledger` for ledger.py.",
@@ -174,11 +160,11 @@ class PythonPack:
     def prepare(self, tree: Tree, acceptance: Tree) -> Tree:
         kept = {path: data for path, data in tree.items() if PRIVATE not in path.split("/") and not path.endswith((".pyc", ".pyo"))}
         listing = json.dumps(_sources(kept)).encode()
-        return {**kept, **acceptance, _LIST: listing, _KEY: secrets.token_hex(32).encode()}
+        return {**kept, **acceptance, _LIST: listing, KEY: secrets.token_hex(32).encode()}
 
     def build(self, bench: Bench) -> StepRecord:
         command = self._python(bench, "/nightmill/compile_tree.py", _LIST)
-        ran = bench.run(command, bind={command[3]: _HERE / "_compile_tree.py"}, env=_ENVIRONMENT)
+        ran = bench.run(command, bind={command[3]: _HERE / "_compile_tree.py"}, env=ENVIRONMENT)
         facts = _json_lines(ran.output)
         located = tuple(_diagnostic(f) for f in facts if "file" in f)
         errors = [d for d in located if d.severity == "error"]
@@ -204,45 +190,10 @@ class PythonPack:
         return _record("lint", status, command, ran, f"{len(found)} findings" if found else "", found, advisory=True)
 
     def test(self, bench: Bench) -> StepRecord:
-        """The locked tests lie under a read-only mount of their own, so that imported code cannot rewrite those that come after it."""
-        seconds, manner = f"{max(1.0, bench.limits.wall_s / 4):g}", bench.manner  # one hanging test leaves time for the others
-        runner, driver = "/nightmill/run_tests.py", "/nightmill/run_twice.py"
-        locked = {path: data for path, data in bench.laid.items() if path.startswith(f"{ACCEPTANCE}/")}
-        with (
-            bench.sandbox.workdir({path.removeprefix(f"{ACCEPTANCE}/"): data for path, data in locked.items()}) as shield,
-            bench.sandbox.workdir({"only.json": json.dumps(manner.only).encode()}) as asked,
-        ):
-            bind = {runner: _HERE / "_pytest_report.py", f"{bench.work.inside}/{ACCEPTANCE}": shield.path}
-            if manner.seed:
-                bind[driver] = _HERE / "_run_twice.py"
-                bench = replace(bench, limits=replace(bench.limits, wall_s=2 * bench.limits.wall_s))
-                changes = (f"{name}={value}" for name, value in _OTHER_ENVIRONMENT.items())
-                command = self._python(bench, driver, runner, _KEY, _REPORT, _ENDS, seconds, ACCEPTANCE, str(manner.seed), *changes)
-            else:
-                bind |= {"/nightmill/only.json": asked.path / "only.json"} if manner.only else {}
-                command = self._python(bench, runner, _KEY, _REPORT, seconds, ACCEPTANCE, *_words(manner))
-            ran = bench.run(command, bind=bind, env=_ENVIRONMENT)
-        return self._tested(bench, ran, command, locked)
-
-    def _tested(self, bench: Bench, ran: Ran, command: tuple[str, ...], locked: Tree) -> StepRecord:
-        manner, key = bench.manner, bench.laid[_KEY]
-        tests = [t for path in locked if self.is_test_file(path) for t in self.tests_in(path, locked[path].decode("utf-8", "replace"))]
-        declared = [t for t in tests if not manner.only]
-        if not manner.seed:
-            return step_of_tests(ran, read_report(bench.work.read(_REPORT, _REPORT_LIMIT), key, declared, first=manner.first), command)
-        reports = (bench.work.read(f"{_REPORT}.1", _REPORT_LIMIT), bench.work.read(f"{_REPORT}.2", _REPORT_LIMIT))
-        surroundings = tuple(f"{name}={value}" for name, value in _OTHER_ENVIRONMENT.items())
-        ends = bench.work.read(_ENDS, 4096)
-        return step_of_both(ran, reports, ends, key, command, declared, seed=manner.seed, surroundings=surroundings)
+        return run_tests(bench, self._python(bench), self.is_test_file)
 
     def _python(self, bench: Bench, *argv: str) -> tuple[str, ...]:
         return (bench.sandbox.python(self.interpreter), *_ISOLATED, *argv)
-
-
-def _words(manner: Manner) -> list[str]:
-    """`manner` as arguments of the runner."""
-    only = ["only=/nightmill/only.json"] if manner.only else []
-    return only + [word for word, meant in (("first", manner.first), ("traced", manner.traced)) if meant]
 
 
 def _sources(tree: Tree) -> list[str]:
