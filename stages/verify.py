@@ -57,6 +57,7 @@ def _as_proved(ctx: Ctx, record: GateRecord) -> GateRecord:
 def gate_page(record: GateRecord) -> str:
     """The last gate on the whole as a page: verdict, commands, tests. Without durations, so that the same proof is the same page."""
     lines = ["# Quality gate", "", f"Verdict: {record.verdict}: {record.reason}", "", f"Tree: {record.tree}", f"Tests: {record.acceptance}"]
+    lines += [f"Toolchain: {record.toolchain}"] if record.toolchain else []
     lines += [f"Protections: {', '.join(record.protections) or 'none'}", ""]
     for step in record.steps:
         advisory = " (advisory)" if step.advisory else ""

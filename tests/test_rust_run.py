@@ -10,7 +10,7 @@ import pytest
 
 from runs import NIGHTMILL, Ran, events_of
 from runs import run as run_command
-from small_runs import configure
+from small_runs import configure, small_run
 from test_packs import needed
 
 LOANS = Path(__file__).parent / "fixtures" / "missions" / "rust-loans"
@@ -51,3 +51,92 @@ def foreign(root: Path) -> list[str]:
     prompts = "\n".join(text for text in sent if "# Your task" in text)
     assert "todo!()" in prompts and "#[test]" in prompts and "```rust" in prompts
     return [word for word in ("NotImplementedError", "```python", "pytest", "def fee", "docstring") if word in prompts]
+
+
+TILL = """//! A till.
+
+/// Without tax.
+pub fn net(cents: i64) -> i64 {
+    if cents < 0 {
+        panic!("negative: {}", cents);
+    }
+    cents * 100 / 119
+}
+
+pub fn label(cents: i64) -> Result<String, String> {
+    if cents < 0 {
+        return Err(format!("negative: {}", cents));
+    }
+    Ok(format!("{}.{:02}", cents / 100, cents % 100))
+}
+"""
+MISSION = "# Mission: till\n\n## Keep\n- Everything else.\n\n## Change\n- net gives 1 for a price of 0, so that nothing is free.\n"
+NET = """```rust
+pub fn net(cents: i64) -> i64 {
+    if cents < 0 {
+        panic!("negative: {}", cents);
+    }
+%s    cents * 100 / 119
+}
+```
+"""
+LABEL = """Here it is:
+```rust
+fn two(part: i64) -> String {
+    format!("{:02}", part)
+}
+
+pub fn label(cents: i64) -> Result<String, String> {
+    if cents < 0 {
+        return Err(format!("negative: {}", cents));
+    }
+    Ok(format!("{}.{}", cents / 100, two(cents % 100)))
+}
+```
+"""
+
+
+def twice(first: int, *results: str) -> dict[str, str]:
+    """Replies for results, each of which is asked for two times, from the reply number `first` on."""
+    return {f"test_matrix.{first + 2 * n + again}": result for n, result in enumerate(results) for again in (0, 1)}
+
+
+SMALL = {
+    "contract-1.1": "usual: net(119)\nedge: net(0)\nwrong: net(-5)\n",
+    "contract-1.2": "usual: label(1250)\nother: label(x)\n",
+    "contract_review-1": "VERDICT: APPROVED\n",
+    "test_matrix.1": "usual: net(238)\nedge: net(0)\n",
+    "test_matrix.2": "I think these are good:\n```rust\nlabel(5)  // -> 0.05\nlabel(-3)\n```\n",
+    "test_matrix.3": "edge: net(0)\n",
+    **twice(4, "1", "100", 'raises panic "negative: -5"', "200"),
+    "analysis": "NONE\n",
+    "implement-src-lib-rs.1": NET % "",
+    "implement-src-lib-rs.2": LABEL,
+    "implement-src-lib-rs.3": NET % "    if cents == 0 {\n        return 1;\n    }\n",
+    "implement-src-lib-rs/security_reviewer": "VERDICT: APPROVED\n",
+    "implement-src-lib-rs/maintenance_reviewer": "VERDICT: APPROVED\n",
+    "production_review": "VERDICT: APPROVED\n",
+    "formal_review": "VERDICT: APPROVED\n",
+    "ip_review": "VERDICT: APPROVED\n",
+}
+
+
+def test_a_small_model_is_asked_for_rust_function_by_function(tmp_path: Path) -> None:
+    needed("rust")
+    model = {"default": {"provider": "scripted", "model": "m", "grain": "item"}}
+    root = small_run(tmp_path / "r", SMALL, source={"src/lib.rs": TILL}, models=model, build={"max_iterations": 3, "review": "last"})
+    (root / "mission.md").write_text(MISSION)
+    done = run(root)
+    assert done.code == 0, done.out + done.err
+    matrix = (root / "test_matrix.md").read_text()
+    for cells in (
+        "C1 | net(238) | 200",
+        'C1 | net(-5) | raises panic "negative: -5"',
+        'C2 | label(5) | Ok("0.05")',
+        'C2 | label(-3) | Err("negative: -3")',
+        "C3 | net(0) | 1",
+    ):
+        assert cells in matrix, matrix
+    new = (root / "v2/src/lib.rs").read_text()
+    assert "if cents == 0" in new and "fn two" in new and 'name = "program"' in (root / "v2/Cargo.toml").read_text()
+    assert "```python" not in "".join(path.read_text() for path in (root / ".nightmill" / "calls").rglob("*") if path.is_file())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from nightmill.errors import machine_trouble
+from nightmill.errors import MachineError, machine_trouble
 from nightmill.providers.base import Reply, Request
 from nightmill.run.atomic import write_atomic
 
@@ -67,9 +67,15 @@ class CallStore:
         self._finished(request.key).unlink(missing_ok=True)
 
     def partial(self, request: Request) -> str:
-        """What an interrupted call had written of its answer; "" when there is nothing. Half a character at the end is left out."""
+        """What an interrupted call had written of its answer; "" when there is nothing. Half a character at the end is left out.
+
+        Nothing is read behind a link: it would be sent to the provider, and written to.
+        """
+        path = self._partial(request)
+        if path.is_symlink() or not path.is_file():
+            return ""
         try:
-            return codecs.getincrementaldecoder("utf-8")().decode(self._partial(request).read_bytes())
+            return codecs.getincrementaldecoder("utf-8")().decode(path.read_bytes())
         except (FileNotFoundError, UnicodeDecodeError):
             return ""
 
@@ -117,7 +123,12 @@ class Partial:
 
     def _open(self) -> FileIO:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        file = self._path.open("r+b" if self._keep else "wb", buffering=0)
+        if self._path.is_symlink():
+            self._path.unlink()
+        try:
+            file = FileIO(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "r+")
+        except IsADirectoryError:
+            raise MachineError(f"{self._path} should be a file: move away what is there") from None
         file.truncate(self._keep)
         file.seek(self._keep)
         return file
