@@ -23,6 +23,7 @@ from stages.proof import proof
 from stages.report import report
 from stages.reviews import formal_review, ip_review, production_review
 from stages.schema import schema
+from stages.task import attempt, task
 from stages.test_matrix import test_matrix
 from stages.tests import tests
 from stages.verify import verify
@@ -53,7 +54,12 @@ REWRITE: Pipeline = (
     report,  # report.html
 )
 
-PIPELINES = {"rewrite": REWRITE}
+TASK: Pipeline = (
+    task,  # `nightmill try`: one small task → its files and the person's tests, locked
+    attempt,  # the build loop alone → v2/
+)
+
+PIPELINES = {"rewrite": REWRITE, "task": TASK}
 
 DOIT_CONFIG = {"backend": "sqlite3", "continue": True, "verbosity": 2, "sort": "definition"}
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from nightmill.build.editing import Edits, guard
 from nightmill.build.job import Job
 from nightmill.build.judge import Duty
-from nightmill.build.loop import State, build
+from nightmill.build.loop import build
 from nightmill.build.milestones import Milestone, Plan
+from nightmill.build.state import State
 from nightmill.graph.context import Ctx
 from nightmill.graph.stage import stage
 
@@ -22,7 +23,7 @@ STUB = "main.py\n```python\ndef main(argv: list[str]) -> int:\n    return 0\n```
     role="implementer",
     reviewers=["security_reviewer", "maintenance_reviewer"],
     reply=Edits,
-    config=["build.max_iterations", "build.review"],
+    config=["build.max_iterations", "build.review", "build.strategy"],
     stub=STUB,
 )
 def implement(ctx: Ctx) -> None:

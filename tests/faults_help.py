@@ -206,7 +206,8 @@ def uninterrupted(base: Path) -> Whole:
 
 
 def check_same(root: Path, whole: Whole) -> None:
-    assert made(root) == whole.made
+    files = made(root)
+    assert {path for path in {*files, *whole.made} if files.get(path) != whole.made.get(path)} == set()
     assert judged(root) == whole.judged
 
 
@@ -219,9 +220,22 @@ def killed(root: Path, *arguments: str, when: Callable[[], bool]) -> bool:
             if when():
                 child.kill()
                 return True
-            time.sleep(0.005)
+            time.sleep(0.01)
         assert child.returncode == 0, child.stdout and child.stdout.read().decode()
     return False
+
+
+def in_a_while(root: Path, seconds: float) -> Callable[[], bool]:
+    """Turns true so long after the next call has begun: before that nothing is at stake."""
+    log, ends = root / ".nightmill" / "events.jsonl", [0.0]
+    seen = log.stat().st_size if log.exists() else 0
+
+    def passed() -> bool:
+        if not ends[0] and log.exists() and b'"call_started"' in log.read_bytes()[seen:]:
+            ends[0] = time.monotonic() + seconds
+        return 0 < ends[0] < time.monotonic()
+
+    return passed
 
 
 def received(root: Path) -> int:

@@ -126,6 +126,16 @@ def test_what_another_process_writes_is_shown_at_the_next_refresh(tmp_path: Path
         assert state(view, "a/m") == "backing off"
 
 
+def test_a_run_that_is_deleted_meanwhile_is_told_and_not_shown_as_a_new_one(tmp_path: Path) -> None:
+    root = tmp_path / "run"
+    root.mkdir()
+    view = View(run_with(root, {"default": one("a")}, a=f"http://127.0.0.1:{closed_port()}"))
+    assert view.lines()
+    root.rename(tmp_path / "moved")
+    with pytest.raises(UsageError, match="is gone"):
+        view.lines()
+
+
 def test_each_role_shows_its_backends_in_the_order_in_which_they_are_asked_with_every_term(tmp_path: Path) -> None:
     with FakeServer() as server:
         models = {

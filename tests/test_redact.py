@@ -269,6 +269,8 @@ def test_the_password_of_a_url_in_the_environment_is_known() -> None:
 def test_known_values_are_found_as_json_and_urls_write_them_and_the_longer_one_first() -> None:
     redactor = Redactor(frozenset({"abcd/efgh+1", "abcd/efgh+1234"}))
     assert redactor.known("x?key=abcd%2Fefgh%2B1234") == "x?key=" + placeholder("abcd/efgh+1234")
+    assert redactor.known("x?key=abcd/efgh%2B1234") == "x?key=" + placeholder("abcd/efgh+1234")
+    assert redactor.known("YWJjZC9lZmdoKzEyMzQ=") == placeholder("abcd/efgh+1234") + "="
     assert redactor.known("abcd/efgh+1234 abcd/efgh+1") == f"{placeholder('abcd/efgh+1234')} {placeholder('abcd/efgh+1')}"
     assert repr(redactor) == "Redactor(2 values)"
 

@@ -11,7 +11,7 @@ import pytest
 
 from fake_server import FakeServer, Rule, Say, closed_port, error, loading, too_large
 from nightmill.calls.store import CallStore
-from nightmill.errors import ConfigError, NoProvider, NoUsableReply, OutOfBudget
+from nightmill.errors import ConfigError, MachineError, NoProvider, NoUsableReply, OutOfBudget
 from nightmill.graph.preflight import preflight
 from nightmill.graph.session import Session
 from small_runs import configure, opened, scratch, small_run
@@ -128,6 +128,15 @@ def test_another_model_than_the_one_named_is_told(root: Path) -> None:
 # -- the window -----------------------------------------------------------------------------------
 
 
+def test_a_key_that_the_server_gives_as_its_name_is_in_no_file_of_the_run(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "Qz7pX9mLk3vN8rT2yW5"
+    monkeypatch.setenv("MODEL_ACCESS", key)
+    with FakeServer([Say(GOOD, model=key)]) as server:
+        several(root, server.url, provider={"api_key_env": "MODEL_ACCESS"})
+        assert ask(opened(root)).approved
+    assert [path.name for path in root.rglob("*") if path.is_file() and key.encode() in path.read_bytes()] == []
+
+
 def test_a_prompt_that_the_server_cut_in_silence_stops_the_run_and_charges_nobody(root: Path) -> None:
     with FakeServer([GOOD], window=None, max_model_len=32768, truncate=2048, counts=True) as server:
         several(root, server.url)
@@ -192,6 +201,29 @@ def test_what_a_killed_process_had_received_is_continued_by_the_next(root: Path)
         several(root, server.url)
         assert len(ask(opened(root)).findings) == 40
         assert server.calls[-1].body["messages"][-1]["content"] == kept[: len(server.calls[-1].body["messages"][-1]["content"])]
+
+
+@pytest.mark.parametrize("kind", ["link", "directory"])
+def test_what_lies_at_the_place_of_a_begun_answer_is_neither_sent_nor_written_through(root: Path, tmp_path: Path, kind: str) -> None:
+    with FakeServer([Say(LONG, drop=900), error(401, "not now"), LONG]) as server:
+        several(root, server.url)
+        with pytest.raises(NoProvider):
+            ask(opened(root))
+    (partial,) = (root / ".nightmill/calls").glob("*.partial")
+    partial.unlink()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("- C1: " + "my own text\n" * 90)
+    before = elsewhere.read_text()
+    partial.symlink_to(elsewhere) if kind == "link" else partial.mkdir()
+    with FakeServer([LONG]) as server:
+        several(root, server.url)
+        if kind == "link":
+            assert len(ask(opened(root)).findings) == 40
+        else:
+            with pytest.raises(MachineError, match="should be a file: move away"):
+                ask(opened(root))
+        assert server.calls[-1].body["messages"][-1]["role"] == "user"
+    assert elsewhere.read_text() == before
 
 
 def test_a_server_that_cannot_continue_starts_over(root: Path) -> None:

@@ -242,6 +242,15 @@ def test_warnings_that_tell_of_mistakes_are_errors_and_others_are_not(gate: Qual
         "src/constant.rs": ("unused_comparisons", "error"),
         "src/endless.rs": ("unconditional_recursion", "error"),
     }
+    denied = "#![deny(warnings, missing_docs)]\n#![forbid(unsafe_code)]\npub fn f(x: i32) -> i32 { todo!() }\n"
+    assert gate.run(CARGO | {"src/lib.rs": denied.encode()}).steps[0].status == "passed"
+    always = "#![forbid(unsafe_code)]\npub fn f() -> u8 { [1][2] }\npub unsafe fn g() {}\npub const X: u8 = 256;\n"
+    step = gate.run(CARGO | {"src/lib.rs": always.encode()}).steps[0]
+    assert {(d.line, d.code, d.severity) for d in step.diagnostics} == {
+        (2, "unconditional_panic", "error"),
+        (3, "unsafe_code", "error"),
+        (4, "overflowing_literals", "error"),
+    }
     mild = gate.run(crate({"a": "use std::fmt;\npub fn f(x: i32) -> i32 { let mut y = 1; 2 }"})).steps[0]
     assert mild.status == "passed" and {d.severity for d in mild.diagnostics} == {"warning"} and len(mild.diagnostics) >= 3
 
@@ -252,6 +261,34 @@ def test_a_program_without_a_library_is_judged_by_its_public_names(gate: Quality
     assert gate.run(CARGO | {"src/main.rs": main}, tests).verdict == "green"
     alone = {"tool.rs": b"pub fn f(x: i32) -> i32 { x }\n"}
     assert gate.run(alone, {"test_a.rs": f"use program::f;\n{TWO}".encode()}).verdict == "green"
+
+
+CLI = """use std::process::Command;
+#[test]
+fn test_t1_cli() {
+    let done = Command::new(env!("CARGO_BIN_EXE_app")).arg("x").output().unwrap();
+    assert_eq!((done.status.code(), String::from_utf8(done.stdout).unwrap()), (Some(3), "x".to_string()));
+}
+"""
+
+
+def test_a_program_can_be_tested_from_outside(gate: QualityGate) -> None:
+    main = 'fn main() {\n    print!("{}", std::env::args().nth(1).unwrap());\n    std::process::exit(3);\n}\n'
+    assert gate.run(CARGO | {"src/main.rs": main.encode()}, {"test_a.rs": CLI.encode()}).verdict == "green"
+    assert gate.run(CARGO | {"src/main.rs": main.replace("3", "4").encode()}, {"test_a.rs": CLI.encode()}).verdict == "red"
+
+
+def test_an_old_edition_is_judged_by_its_own_rules(gate: QualityGate) -> None:
+    tests = b"extern crate my_app;\nmod m { #[test] fn test_t1_a() { assert_eq!(::my_app::f(1), 1); } }\n"
+    tree = {"Cargo.toml": b'[package]\nname = "my-app"\nversion = "0.1.0"\n', "src/lib.rs": b"pub fn f(async: i32) -> i32 { async }\n"}
+    assert gate.run(tree, {"test_a.rs": tests}).verdict == "green"
+
+
+def test_a_program_that_ends_before_its_tests_are_known_proves_nothing(gate: QualityGate) -> None:
+    early = 'extern "C" fn early() { std::process::exit(0) }\n'
+    early += '#[used]\n#[link_section = ".init_array"]\nstatic EARLY: extern "C" fn() = early;\n'
+    step = gate.test(crate({"a": GOOD + early}), {"acceptance/test_a.rs": f"use app::a::*;\n{TWO}".encode()})
+    assert step.status == "incomplete" and not step.tests
 
 
 def test_the_trees_own_ways_to_steer_cargo_have_no_effect(gate: QualityGate) -> None:
@@ -295,7 +332,7 @@ def test_the_compiler_is_stopped_by_the_limit_of_time_and_the_step_is_incomplete
 
 
 def test_without_cargo_nothing_is_green_and_every_step_says_what_to_install() -> None:
-    pack = RustPack(rust=None)
+    pack = RustPack(lambda: None)
     record = QualityGate(pack, sandbox(), LIMITS).run(tree(pack, "good"), judging(pack))
     assert record.verdict == "not_run" and "install Rust" in record.reason
     assert [s.status for s in record.steps] == ["not_run"] * 3

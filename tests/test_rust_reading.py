@@ -15,6 +15,7 @@ from nightmill.gate.languages import _rust_cargo as cargo
 from nightmill.gate.languages import _rust_items as declared
 from nightmill.gate.languages import _rust_pieces as pieces
 from nightmill.gate.languages import _rust_suites as suites
+from nightmill.gate.languages import _rust_toolchain as finding
 from nightmill.gate.languages._rust_tokens import Unreadable, code, read, string_value
 from nightmill.gate.languages._rust_toolchain import Rust
 from nightmill.gate.languages.rust import RustPack
@@ -315,6 +316,24 @@ def test_dependencies_are_refused_where_they_stand_and_optional_ones_are_left_ou
     assert (found.line, "1.85" in found.message) == (3, True)
 
 
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('#[no_mangle]\npub extern "C" fn write() {}', (1, 3)),
+        ('fn f() {}\n#[unsafe(link_section = ".init_array")]\nstatic A: fn() = f;', (2, 10)),
+        ('#[cfg_attr(all(), export_name = "write")] fn f() {}', (1, 19)),
+        ("m!(no_mangle);", (1, 4)),
+        ('std::arch::global_asm!("nop");', (1, 12)),
+        ('include!("data.txt");', (1, 1)),
+        ('include!(concat!("a", ".rs"));', (1, 1)),
+        ('include!("part.rs"); // no_mangle\nfn f() -> &\'static str { "link_section" }', None),
+    ],
+)
+def test_what_changes_the_programs_it_is_linked_into_cannot_be_judged(text: str, place: tuple[int, int] | None) -> None:
+    found = RustPack(lambda: None).precheck({"src/lib.rs": text.encode()})
+    assert [(d.line, d.column, d.code) for d in found] == ([(*place, "linkage")] if place else [])
+
+
 def test_the_manifest_is_written_by_program() -> None:
     old = b"""[package]\nname = "my-shop"\nversion = "2.1.0"\nedition = "2018"\nbuild = "x.rs"
 [lib]\nproc-macro = true\n[dependencies]\na = "1"
@@ -408,6 +427,39 @@ def test_what_a_probe_saw_becomes_an_expected_cell() -> None:
     assert "use shop::top;" in test and 'assert_eq!(text, "no");' in test and "fn test_t2_top()" in test
 
 
+def program(path: Path, *lines: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n" + "\n".join(lines) + "\n")
+    path.chmod(0o755)
+
+
+def rust_at(root: Path, version: str) -> None:
+    """A toolchain that only tells of itself."""
+    program(root / "bin/rustc", f'if [ "$1" = --print ]; then echo {root}; else echo "rustc {version} (x 2024-01-01)"; fi')
+    program(root / "bin/cargo", f"echo 'cargo {version} (x)'")
+
+
+def test_a_shim_is_seen_through_and_a_stable_release_goes_before_a_nightly_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding, "_HOMES", ("~/.cargo/bin", "~/.rustup/toolchains/*/bin"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}/shims:/bin")
+    homes = tmp_path / ".rustup/toolchains"
+    for version in ("1.71.0", "1.9.0", "1.99.0-nightly"):
+        rust_at(homes / version, version)
+    for name in ("rustc", "cargo"):
+        program(tmp_path / "shims" / name, f'exec {homes}/1.9.0/bin/{name} "$@"')
+    found = finding.find()
+    assert found is not None and (found.sysroot, found.cargo, found.version) == (homes / "1.9.0", homes / "1.9.0/bin/cargo", "1.9.0")
+    program(tmp_path / "shims/rustc", "exit 1")
+    monkeypatch.setenv("PATH", f"/bin:{tmp_path}/shims")
+    found = finding.find()
+    assert found is not None and found.rustc == homes / "1.71.0/bin/rustc"
+    (homes / "1.71.0/bin/cargo").unlink()
+    monkeypatch.setenv("PATH", "/bin")
+    found = finding.find()
+    assert found is not None and found.version == "1.9.0"
+
+
 def test_a_toolchain_outside_of_usr_is_bound_and_one_inside_is_there() -> None:
     home = Path("/opt/rust")
     rust = Rust(home, home / "bin/cargo", home / "bin/rustc", "1.80.1", "1.80.0")
@@ -421,4 +473,4 @@ def test_a_toolchain_outside_of_usr_is_bound_and_one_inside_is_there() -> None:
 
     for rust, why in ((Rust(home, home, home, "1.56.1", "1"), "too old"), (Rust(home, home, home, "1.80.0", "1", linker=False), "linker")):
         with pytest.raises(ConfigError, match=why):
-            RustPack(rust=rust).require()
+            RustPack(lambda rust=rust: rust).require()

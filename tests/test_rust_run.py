@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,14 @@ from runs import run as run_command
 from small_runs import configure, small_run
 from test_packs import needed
 
+WITHOUT = """
+import sys
+from nightmill.gate.languages import _rust_toolchain
+_rust_toolchain._find = lambda *_: None
+from nightmill.cli import main
+sys.argv = ["nightmill", "run"]
+sys.exit(main())
+"""
 LOANS = Path(__file__).parent / "fixtures" / "missions" / "rust-loans"
 pytestmark = pytest.mark.slow
 
@@ -140,3 +149,9 @@ def test_a_small_model_is_asked_for_rust_function_by_function(tmp_path: Path) ->
     new = (root / "v2/src/lib.rs").read_text()
     assert "if cents == 0" in new and "fn two" in new and 'name = "program"' in (root / "v2/Cargo.toml").read_text()
     assert "```python" not in "".join(path.read_text() for path in (root / ".nightmill" / "calls").rglob("*") if path.is_file())
+
+
+def test_without_cargo_the_run_says_what_to_install_and_exits_78(tmp_path: Path) -> None:
+    root = small_run(tmp_path / "r", {}, source={"src/lib.rs": TILL})
+    done = run_command(root, "-c", WITHOUT, command=[sys.executable])
+    assert done.code == 78 and "install Rust" in done.err + done.out and not done.asked

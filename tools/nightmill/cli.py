@@ -9,6 +9,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from nightmill import __version__
 from nightmill.errors import EXIT_BUG, NightmillError, Stopped, UsageError, machine_trouble
@@ -137,11 +138,42 @@ def parser() -> argparse.ArgumentParser:
     providers.add_argument("--every", metavar="SECONDS", type=float, default=2.0, help="with --watch (default: 2)")
     providers.set_defaults(action=_providers)
 
+    _trials(verbs)
     add_fake_server(verbs)
 
     status = "every stage, the last run, what it cost, what is open"
     verbs.add_parser("status", help=status, description=f"Prints {status}.").set_defaults(action=_status)
     return top
+
+
+def _trials(verbs: Any) -> None:
+    one = verbs.add_parser(
+        "try",
+        help="the build loop alone on one small task with given tests",
+        description="DIR holds instructions.md (or .docs/instructions.md), the files to write, and tests: in tests/, or in files named as"
+        " tests. A line per attempt goes to stderr, the result to stdout as one line of JSON. Solved is what the gate calls green.",
+    )
+    one.add_argument("--task", metavar="DIR", type=Path, required=True)
+    _answering(one)
+    one.add_argument("--strategy", metavar="NAME", help="auto, repair (mend the best so far) or samples (fresh candidates)")
+    one.set_defaults(action=_try)
+    many = verbs.add_parser(
+        "bench",
+        help="many tasks, resumably: solved within k, tokens for each, two strategies or models compared",
+        description="Tries each DIR, or each directory in it, that is a task. --model and --strategy may be given several times.",
+    )
+    many.add_argument("folders", metavar="DIR", type=Path, nargs="+")
+    many.add_argument("--provider", metavar="URL", help="a server with /v1/chat/completions, e.g. http://127.0.0.1:8080/v1")
+    many.add_argument("--model", metavar="ID", action="append", help="model name to ask it for")
+    many.add_argument("--context", metavar="TOKENS", type=int, help="context window of one slot, where the server does not tell it")
+    many.add_argument("--strategy", metavar="NAME", action="append", help="auto, repair or samples")
+    many.add_argument("--out", metavar="FILE", type=Path, help="JSONL, a line per result; what stands there is not tried again")
+    many.add_argument("--limit", metavar="N", type=int, help="the first N tasks only")
+    many.set_defaults(action=_bench)
+    for sub in (one, many):
+        sub.add_argument("--run-config", metavar="FILE", type=Path, help="a run.yaml that names who answers, budgets and gates")
+        sub.add_argument("--tries", metavar="K", type=int, help="attempts at most (default: 4, or as the run.yaml says)")
+        sub.add_argument("--keep", metavar="DIR", type=Path, help="the run directory to make and keep; a try that ended there goes on")
 
 
 def _answering(sub: argparse.ArgumentParser) -> None:
@@ -227,6 +259,18 @@ def _providers(options: argparse.Namespace) -> int:
     from nightmill.providers_view import providers
 
     return providers(options)
+
+
+def _try(options: argparse.Namespace) -> int:
+    from nightmill.trial.command import try_one
+
+    return try_one(options)
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from nightmill.trial.command import bench
+
+    return bench(options)
 
 
 def _say(text: str) -> None:

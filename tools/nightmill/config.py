@@ -160,6 +160,8 @@ class Build(_Section):
     """Attempts per milestone, and repairs of the whole."""
     review: Literal["each", "last"] = "each"
     """Security and maintenance review after each attempt, or only of the kept one."""
+    strategy: Literal["auto", "repair", "samples"] = "auto"
+    """How attempts follow each other: the best so far is mended, or each is a fresh candidate (build/strategies/)."""
 
 
 class Gates(_Section):

@@ -69,13 +69,16 @@ class View:
 
     def __init__(self, run: RunDir) -> None:
         self._config = run.config
+        self._root = run.root
         self._follower = Follower(run.state / "events.jsonl")
         self._health = Health()
         self._looker = Looker(run.config, run.root)
         self.backends = served(run.config)
 
     def lines(self) -> list[str]:
-        """Takes up to calls.live.DEADLINE_S."""
+        """Takes up to calls.live.DEADLINE_S. Raises UsageError when the run directory was taken away."""
+        if not self._root.is_dir():
+            raise UsageError(f"{self._root} is gone: it was deleted or moved")
         seen = self._looker.look(sorted({one.model.provider for one in self.backends}))
         events, anew = self._follower.read()
         if anew:

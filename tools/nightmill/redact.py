@@ -5,6 +5,7 @@ A secret becomes `REDACTED_SECRET_<digits>`, the same word for the same value ev
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -119,11 +120,15 @@ def _overlap(text: str, value: str) -> int:
 
 
 def _forms(value: str) -> set[str]:
-    """A value as it stands in texts, in JSON and in URLs; of one with several lines, also each line that is long enough."""
+    """A value as it stands in texts, in JSON, in URLs and in base64; of one with several lines, also each line that is long enough."""
     parts = {value, *(line.strip() for line in value.splitlines() if len(line.strip()) >= SHORT)}
-    return {
-        form for p in parts for form in (p, json.dumps(p)[1:-1], json.dumps(p, ensure_ascii=False)[1:-1], urllib.parse.quote(p, safe=""))
-    }
+    return {form for part in parts for form in _spelt(part)}
+
+
+def _spelt(part: str) -> Iterator[str]:
+    yield from (part, json.dumps(part)[1:-1], json.dumps(part, ensure_ascii=False)[1:-1])
+    yield from (urllib.parse.quote(part, safe="", errors="surrogateescape"), urllib.parse.quote(part, errors="surrogateescape"))
+    yield base64.b64encode(part.encode("utf-8", "surrogateescape")).decode().rstrip("=")
 
 
 def from_environment(environ: Mapping[str, str]) -> frozenset[str]:

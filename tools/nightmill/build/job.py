@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from nightmill.build.editing import Edits
 from nightmill.build.judge import Duty
+from nightmill.calls.small import asks_small
 from nightmill.gate.records import GateRecord
 from nightmill.run.trees import Tree
 
@@ -36,6 +38,14 @@ class Job:
     """Tests that must have judged the whole: those that were proved."""
     kept: Tree = field(default_factory=dict)
     """What an earlier execution made of the same task; taken up where it is better than the seed."""
+    template: str = "implement.md.j2"
+    patch_template: str = "patch.md.j2"
+    reply: type[Edits] = Edits
+    pieces: bool = True
+    """Whether a small model is asked for one function after the other, not for files."""
+
+    def by_function(self, ctx: Ctx) -> bool:
+        return self.pieces and asks_small(ctx)
 
 
 def about(ctx: Ctx, job: Job, tree: Tree) -> dict[str, object]:

@@ -62,6 +62,10 @@ class Judgement:
     def green(self) -> bool:
         return self.verdict == "green"
 
+    def ranks_above(self, other: Judgement) -> bool:
+        """Better as a whole: green, then what builds, more tests passed, less unwritten, fewer diagnostics. It may lose a test."""
+        return self._rank > other._rank
+
     def better_than(self, other: Judgement) -> bool:
         """Strictly better, and no test lost on the way. Fewer diagnostics alone do not count when a test went red."""
         if other.green or (other.builds and not self.builds) or not self.passed >= other.passed:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from nightmill.build.editing import Edits
 from nightmill.build.job import Job, about
 from nightmill.build.judge import Judgement, judge
 from nightmill.build.piecewise import write_functions
 from nightmill.build.reviewing import review
+from nightmill.build.state import Asked, State
+from nightmill.build.strategies import Strategy, strategy_for
 from nightmill.calls.outcome import charged
-from nightmill.calls.replies import Finding
 from nightmill.calls.sections import show
-from nightmill.calls.small import asks_small
 from nightmill.edits import plan_edits
 from nightmill.errors import BadReply, MachineError, NoUsableReply
 from nightmill.gate.authority import all_ran
@@ -26,32 +25,8 @@ from nightmill.run.trees import Tree, tree_hash
 if TYPE_CHECKING:
     from nightmill.graph.context import Ctx
 
-Asked = Literal["rewrite", "patch"]
 FAILURES_SHOWN = 6
 """Red tests in one prompt, whole reports; the others are named."""
-
-
-@dataclass
-class State:
-    """The best so far, and what the next attempt must know of the last one."""
-
-    tree: Tree
-    record: GateRecord
-    judgement: Judgement
-    before: frozenset[str]
-    """Tests that must not go red."""
-    seeds: tuple[GateRecord, ...]
-    """The gates on what it started from, for what is inherited."""
-    findings: dict[str, tuple[str, tuple[Finding, ...]]] = field(default_factory=dict)
-    asked: Asked | None = None
-    refusal: str = ""
-    refusals: int = 0
-    """In a row: one refused patch is asked for again with the reason, two are answered by a rewrite."""
-    rewrite: bool = False
-    """The next attempt is one, because patching got nowhere."""
-    failed_before: tuple[str, ...] = ()
-    """Fingerprints of SEARCH texts that were not found, for the refusal of the next one."""
-    built: bool = False
 
 
 def build(ctx: Ctx, job: Job, *, keep: Callable[[Tree], None]) -> State:
@@ -59,13 +34,14 @@ def build(ctx: Ctx, job: Job, *, keep: Callable[[Tree], None]) -> State:
 
     Raises MachineError when the gate could not run for reasons that are not the code's.
     """
+    strategy = strategy_for(ctx, job)
     state = _start(ctx, job)
     keep(state.tree)
     limit = ctx.option("build.max_iterations")
     for attempt in range(1, limit + 1):
         if state.judgement.green or _elsewhere(ctx, job, state):
             break
-        _attempt(ctx, job, state, attempt, last=attempt == limit)
+        _attempt(ctx, job, strategy, state, attempt, last=attempt == limit)
         keep(state.tree)
     return state
 
@@ -99,14 +75,14 @@ def _elsewhere(ctx: Ctx, job: Job, state: State) -> bool:
     return True
 
 
-def _attempt(ctx: Ctx, job: Job, state: State, attempt: int, *, last: bool) -> None:
-    patch = state.built and not asks_small(ctx) and (job.whole or not state.rewrite)
-    asked: Asked = "patch" if patch else "rewrite"
-    differs = _differs(state, asked, attempt)
+def _attempt(ctx: Ctx, job: Job, strategy: Strategy, state: State, attempt: int, *, last: bool) -> None:
+    base = strategy.base(job, state)
+    asked = strategy.asks(ctx, job, base)
+    differs = _differs(base, asked, attempt)
     state.asked = asked
     ctx.session.budget.attempt(ctx.stage.name)
     try:
-        reply = _ask(ctx, job, state, asked, attempt)
+        reply = _ask(ctx, job, base, asked, attempt)
     except NoUsableReply as error:
         _done(ctx, attempt, asked, differs, "no verdict")
         ctx.note(f"attempt {attempt}: {error}")
@@ -115,7 +91,8 @@ def _attempt(ctx: Ctx, job: Job, state: State, attempt: int, *, last: bool) -> N
         state.refusal = str(error)
         _done(ctx, attempt, asked, differs, "unparseable")
         return
-    outcome = plan_edits(state.tree, reply.text, guard=job.guard, prompt_examples=(Edits.format({"pack": ctx.pack}),), failed_before=state.failed_before)
+    examples = (Edits.format({"pack": ctx.pack}),)
+    outcome = plan_edits(base.tree, reply.text, guard=job.guard, prompt_examples=examples, failed_before=base.failed_before)
     if outcome.refused:
         state.refusal, state.refusals = outcome.refused, state.refusals + 1
         state.rewrite = asked == "patch" and state.refusals >= 2
@@ -124,16 +101,18 @@ def _attempt(ctx: Ctx, job: Job, state: State, attempt: int, *, last: bool) -> N
         _done(ctx, attempt, asked, differs, "refused")
         return
     state.refusal, state.refusals = "", 0
-    _weigh(ctx, job, state, dict(outcome.tree), attempt, asked, differs, last=last)
+    _weigh(ctx, job, strategy, state, dict(outcome.tree), attempt, asked, differs, last=last)
 
 
-def _weigh(ctx: Ctx, job: Job, state: State, tree: Tree, attempt: int, asked: Asked, differs: str, *, last: bool) -> None:
+def _weigh(
+    ctx: Ctx, job: Job, strategy: Strategy, state: State, tree: Tree, attempt: int, asked: Asked, differs: str, *, last: bool
+) -> None:
     record = gated(ctx, job, tree, attempt)
-    found = judge(record, ctx.pack.stubs(tree), job.duty, state.before | state.judgement.passed, state.seeds, alone=job.final)
+    found = judge(record, ctx.pack.stubs(tree), job.duty, strategy.protects(state), state.seeds, alone=job.final)
     findings = {}
     if found.builds and (found.green or ctx.option("build.review") == "each" or last):
         findings = {skill: review(ctx, skill, tree, job) for skill in job.reviewers}
-    better = found.better_than(state.judgement)
+    better = strategy.prefers(found, state)
     if better:
         state.tree, state.record, state.judgement, state.findings, state.built = tree, record, found, findings, True
         state.rewrite = False
@@ -144,7 +123,7 @@ def _weigh(ctx: Ctx, job: Job, state: State, tree: Tree, attempt: int, asked: As
 
 
 def _ask(ctx: Ctx, job: Job, state: State, asked: Asked, attempt: int) -> Edits:
-    if asks_small(ctx):
+    if job.by_function(ctx):
         return write_functions(ctx, job, state, attempt)
     others = {rel: data for rel, data in state.tree.items() if rel not in job.duty.files}
     mine = {rel: data for rel, data in state.tree.items() if rel in job.duty.files}
@@ -153,9 +132,10 @@ def _ask(ctx: Ctx, job: Job, state: State, asked: Asked, attempt: int) -> Edits:
     )
     facts = state.judgement
     reply: Edits = ctx.ask(
-        Edits,
-        template="patch.md.j2" if asked == "patch" else "implement.md.j2",
+        job.reply,
+        template=job.patch_template if asked == "patch" else job.template,
         sections={"code": code, "schema": ""},
+        facts={"files": job.duty.files},
         vary=0 if asked == "patch" and not state.refusal else attempt - 1,
         milestone=about(ctx, job, state.tree),
         rules=ctx.pack.prompt_rules,

@@ -16,7 +16,7 @@ from nightmill.run.trees import Tree
 
 if TYPE_CHECKING:
     from nightmill.build.job import Job
-    from nightmill.build.loop import State
+    from nightmill.build.state import State
     from nightmill.gate.records import TestOutcome
     from nightmill.graph.context import Ctx
 

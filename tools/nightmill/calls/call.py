@@ -99,7 +99,8 @@ def _streamed(
             first_token_s, idle_s = backend.config.first_token_s or first_token_s, backend.config.idle_s or idle_s
         terms = Terms(first_token_s, idle_s, resume, on_thought=lambda _: partial.spoil())
         reply = backend.provider.complete(request, on_text, ended, terms)
-        return replace(reply, text=redactor.known(reply.text), reasoning=redactor.known(reply.reasoning))
+        text, reasoning, model, finish = map(redactor.known, (reply.text, reply.reasoning, reply.model, reply.finish))
+        return replace(reply, text=text, reasoning=reasoning, model=model, finish=finish)
     except Stopped:
         if not session.stopping() and (why := session.budget.expired()):
             raise OutOfBudget(why) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,23 +15,24 @@ from doit.exceptions import InvalidDodoFile
 from nightmill.errors import NightmillError, machine_trouble
 from nightmill.graph import session as sessions
 from nightmill.paths import load_dodo
+from nightmill.run.events import Event
 from nightmill.streams import steady
 
 
 class RunLoader(TaskLoader2):  # type: ignore[misc]  # doit has no type hints
     """Named in a run's `doit.cfg`. Commands read through it take no lock; our `run` command does."""
 
-    def __init__(self, talkative: bool = False) -> None:
+    def __init__(self, talkative: bool = False, watch: Callable[[Event], None] | None = None) -> None:
         super().__init__()
         steady()
         self.session: sessions.Session | None = None
-        self._talkative = talkative
+        self._talkative, self._watch = talkative, watch
 
     def setup(self, opt_values: Any) -> None:
         if self.session is not None:
             return
         try:
-            self.session = sessions.open_here(self._talkative)
+            self.session = sessions.open_here(self._talkative, self._watch)
         except NightmillError as error:
             raise InvalidDodoFile(str(error)) from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nightmill.gate.quality import QualityGate
     from nightmill.gate.sandbox import Sandbox
     from nightmill.graph.stage import Stage
+    from nightmill.run.events import Event
     from nightmill.run.snapshot import Snapshot
 
 
@@ -38,6 +39,8 @@ class Session:
     run: RunDir
     talkative: bool = False
     """Speak even when nobody seems to watch: `nightmill demo` in a pipe."""
+    watch: Callable[[Event], None] | None = None
+    """Told of every event in place of the console: `nightmill try` speaks for itself."""
     console: Console | None = None
     locked: bool = False
     """This process holds the run's lock, so that stages may run."""
@@ -60,6 +63,9 @@ class Session:
         """From here on the person sees what happens. Without any terminal (cron) only a run that does not end well speaks."""
         from nightmill.console import Console
 
+        if self.watch:
+            self.run.events.subscribe(self.watch)
+            return
         attended = any(s.isatty() for s in (sys.stdin, sys.stdout, sys.stderr))
         self.console = Console(sys.stdout, quiet=not (attended or self.talkative))
         self.run.events.subscribe(self.console.on_event)
@@ -231,12 +237,12 @@ def current() -> Session:
     return _current
 
 
-def open_here(talkative: bool = False) -> Session:
+def open_here(talkative: bool = False, watch: Callable[[Event], None] | None = None) -> Session:
     """Opens the run around the working directory, makes its top the working directory, and makes it current.
 
     Raises UsageError when there is none, ConfigError for a broken run.yaml, MachineError.
     """
-    session = Session(RunDir(find_run(working_directory())), talkative)
+    session = Session(RunDir(find_run(working_directory())), talkative, watch)
     with machine_trouble():
         os.chdir(session.run.root)
     session.run.require_kinds()

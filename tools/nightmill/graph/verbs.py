@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from doit.doit_cmd import DoitMain
 
@@ -17,7 +17,7 @@ from nightmill.graph.loader import RunLoader
 from nightmill.graph.session import Session
 from nightmill.graph.stage import Stage
 from nightmill.run.atomic import write_atomic
-from nightmill.run.events import StageFinished, StageStarted
+from nightmill.run.events import Event, StageFinished, StageStarted
 from nightmill.run.lock import hold
 from nightmill.run.record import file_name
 
@@ -29,10 +29,13 @@ COMMANDS = {
 }
 
 
-def doit(arguments: Sequence[str], *, talkative: bool = False) -> int:
-    """Runs doit with the run directory around the working directory. Raises UsageError when there is none."""
+def doit(arguments: Sequence[str], *, talkative: bool = False, watch: Callable[[Event], None] | None = None) -> int:
+    """Runs doit with the run directory around the working directory; `watch` is told of every event in place of a console.
+
+    Raises UsageError when there is no run directory.
+    """
     sessions.open_here()
-    return int(DoitMain(RunLoader(talkative), extra_config={"COMMAND": dict(COMMANDS)}).run(list(arguments)) or 0)
+    return int(DoitMain(RunLoader(talkative, watch), extra_config={"COMMAND": dict(COMMANDS)}).run(list(arguments)) or 0)
 
 
 def why(session: Session, names: Sequence[str]) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from nightmill.gate.languages._rust_suites import ALIAS
+from nightmill.gate.languages._rust_tokens import code
 from nightmill.gate.languages.base import ACCEPTANCE, PRIVATE, plain
 from nightmill.gate.records import Diagnostic
 from nightmill.run.trees import Tree
@@ -18,8 +19,12 @@ MANIFEST = "Cargo.toml"
 BLOCKING = frozenset({
     "unused_must_use", "unreachable_code", "unreachable_patterns", "unconditional_recursion", "unused_comparisons", "path_statements",
     "dropping_references", "dropping_copy_types", "forgetting_references", "forgetting_copy_types", "noop_method_call",
+    "arithmetic_overflow", "overflowing_literals", "unconditional_panic", "let_underscore_lock", "undropped_manually_drops",
+    "bindings_with_variant_name", "invalid_reference_casting", "invalid_from_utf8_unchecked", "invalid_value", "unsafe_code",
 })  # fmt: skip
-"""Warnings that say that written code does nothing, or never runs: a mistake, whatever the tests say."""
+"""Warnings that say that written code does nothing, never runs, or always fails: a mistake, whatever the tests say. What a tree denies
+beyond these (`#![deny(warnings)]`) is told and does not block, or no stub would compile."""
+_LINKED = frozenset({"no_mangle", "export_name", "link_section", "link_args", "global_asm", "naked", "naked_asm"})
 _EDITION = "2021"
 _MESSAGE_LIMIT = 600
 
@@ -125,6 +130,22 @@ def problems(tree: Tree, numbers: tuple[int, ...] = ()) -> Iterator[Diagnostic]:
         yield Diagnostic(file=MANIFEST, line=_line(text, "[workspace"), message=f"a workspace of several packages: {why}", code="workspace")
 
 
+def linkage(path: str, text: str) -> Diagnostic | None:
+    """The first place where a file would change the programs that it is linked into, the tests' among them, or hides what it holds."""
+    found = code(text)
+    if found is None:
+        return None
+    for index, token in enumerate(found.tokens):
+        included = found.at(index, "include", "!") and not found.slice(index + 3, index + 4).endswith('.rs"')
+        if token.kind == "name" and (token.text in _LINKED or included):
+            why = (
+                "`include!` of what is no .rs file" if included else f"`{token.text}`, which changes the programs that this is linked into"
+            )
+            line, column = found.line(token.start), found.column(token.start)
+            return Diagnostic(file=path, line=line, column=column, message=f"cannot be judged: {why}", code="linkage")
+    return None
+
+
 def _line(text: str, start: str) -> int:
     return next((n for n, line in enumerate(text.split("\n"), 1) if line.strip().strip('"').startswith(start)), 1)
 
@@ -159,7 +180,7 @@ def diagnostic(told: Any, tree: Tree, *, blocking: bool = True) -> Diagnostic | 
     place = next((found for span in sorted(spans, key=lambda s: not s.get("is_primary")) if (found := _inside(span, tree))), None)
     if place is None:
         return None
-    code = plain(str(_table(told, "code").get("code") or ""))
+    lint = plain(str(_table(told, "code").get("code") or ""))
     label = next((str(s["label"]) for s in spans if s.get("is_primary") and s.get("label")), "")
     message = str(told.get("message", ""))
     text = message + (f": {label}" if label and label not in message else "")
@@ -167,12 +188,12 @@ def diagnostic(told: Any, tree: Tree, *, blocking: bool = True) -> Diagnostic | 
     for note in notes[:2]:
         if "on by default" not in (said := str(note.get("message", ""))):
             text += f"; {note['level']}: {said}"
-    blocks = blocking and level == "warning" and code in BLOCKING
+    blocks = blocking and level == "warning" and lint in BLOCKING
     return Diagnostic(
         file=place["file_name"],
         line=int(place["line_start"]),
         column=int(place["column_start"]),
-        code=code,
+        code=lint,
         message=folded(text) + (" (this warning counts as an error)" if blocks else ""),
         severity="error" if level != "warning" or blocks else "warning",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,13 +17,14 @@ from nightmill.gate.languages._rust_outcomes import translated, unbuilt
 from nightmill.gate.languages._rust_tokens import code
 from nightmill.gate.languages._rust_toolchain import TARGET, Rust
 from nightmill.gate.languages.base import ACCEPTANCE, PRIVATE, Bench, head_tail, unlocated
-from nightmill.gate.limits import Ran
+from nightmill.gate.limits import Limits, Ran
 from nightmill.gate.manner import SURROUNDINGS
 from nightmill.gate.records import Diagnostic, StepRecord, StepStatus, TestOutcome
 from nightmill.gate.twice import ended, merged
 
 _KEY, _REPORT = f"{PRIVATE}/key", f"{PRIVATE}/report.jsonl"
 _REPORT_LIMIT = 64 * 2**20
+_NO_MEMORY = re.compile(rb"memory allocation of|out of memory|Cannot allocate memory|bad_alloc|failed to allocate|ENOMEM|os error 12")
 _ROUNDS = 4
 """rustc tells of unknown names before it looks at types, so that tests have to be taken out more than once."""
 
@@ -111,7 +113,7 @@ class Judging:
             why = f"the program does not compile: {own[0].file}:{own[0].line}: {own[0].message}"
             built.halted = record("test", "failed", command, ran, why, tuple(own)).model_copy(update={"tests": tests})
         elif ran.killed or ran.signal or (ran.exit != 0 and not errors):
-            built.halted = record("test", "incomplete", command, ran, unlocated("the tests were not compiled", ran.output))
+            built.halted = record("test", "incomplete", command, ran, unlocated(unfinished(ran, self.bench.limits), ran.output))
         return built.halted is not None
 
     def _run(self, built: _Built, texts: Mapping[str, str], environment: Mapping[str, str]) -> StepRecord:
@@ -139,6 +141,15 @@ class Judging:
         return step_of_tests(ran, report, command)
 
 
+def unfinished(ran: Ran, limits: Limits) -> str:
+    """Why Cargo came to no end, in one line."""
+    if ran.killed:
+        return f"the compiler ran into the {ran.killed} limit after {ran.seconds:.0f} s"
+    if _NO_MEMORY.search(ran.output):
+        return f"the compiler needs more memory than {limits.memory_mb} MB"
+    return "the compiler crashed" if ran.signal else "Cargo did not finish"
+
+
 def _by_test(path: str, text: str, errors: Sequence[Diagnostic]) -> dict[str, list[Diagnostic]]:
     """Test → its errors; empty when there are none, or some lie outside of all tests."""
     found = code(text)
@@ -147,10 +158,11 @@ def _by_test(path: str, text: str, errors: Sequence[Diagnostic]) -> dict[str, li
     spans = []
     for item in suites.declared(found):
         first, last = found.tokens[item.first].start, found.tokens[item.after - 1].end
-        spans.append((found.line(first), found.line(last), item.name.replace(".", "::")))
+        at, to = (found.line(first), found.column(first)), (found.line(last), found.column(last))
+        spans.append((at, to, item.name.replace(".", "::")))
     made: dict[str, list[Diagnostic]] = {}
     for error in errors:
-        name = next((name for first, last, name in spans if error.file == path and first <= error.line <= last), "")
+        name = next((name for first, last, name in spans if error.file == path and first <= (error.line, error.column) <= last), "")
         if not name:
             return {}
         made.setdefault(name, []).append(error)

@@ -67,6 +67,7 @@ class Rust:
             "CARGO_NET_OFFLINE": "true",
             "CARGO_TERM_COLOR": "never",
             "CARGO": self.inside("cargo"),
+            "RUSTFLAGS": "--cap-lints=warn",
             "RUSTC": self.inside("rustc"),
             "TZ": "UTC",
             "LANG": "C.UTF-8",
@@ -92,7 +93,7 @@ def _find(path: str, home: str) -> Rust | None:
     if on_path and (found := _asked(Path(on_path), path)):
         return found
     every = [found for place in _places(home) if (found := _asked(place / "rustc", path))]
-    return max(every, key=lambda rust: rust.numbers, default=None)
+    return max(every, key=lambda rust: ("-" not in rust.version, rust.numbers), default=None)  # a nightly one comes last
 
 
 def _places(home: str) -> Iterator[Path]:
@@ -112,7 +113,7 @@ def _asked(rustc: Path, path: str) -> Rust | None:
     told = _line(cargo, "--version") if cargo else ""
     if cargo is None or not told or not real.is_file():
         return None
-    linker = any(shutil.which(name, path="/usr/bin:/bin:/usr/local/bin") for name in ("cc",))
+    linker = shutil.which("cc", path="/usr/local/bin:/usr/bin:/bin") is not None
     return Rust(root, cargo.resolve(), real, version.split()[1], told.split()[1], linker)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ from nightmill.gate.languages import _rust_items as declared
 from nightmill.gate.languages import _rust_pieces as pieces
 from nightmill.gate.languages import _rust_suites as suites
 from nightmill.gate.languages import _rust_toolchain as toolchain
-from nightmill.gate.languages._rust_gate import Judging, record
+from nightmill.gate.languages._rust_gate import Judging, record, unfinished
 from nightmill.gate.languages._rust_texts import EXAMPLES, PROMPT_RULES, SCHEMA_RULES, TEST_RULES, WORDS
 from nightmill.gate.languages._rust_toolchain import MISSING, Rust
 from nightmill.gate.languages.base import ACCEPTANCE, PRIVATE, Bench, Symbol, unlocated
@@ -31,9 +31,10 @@ _STEERING = re.compile(r"rust-toolchain(\.toml)?|\.?clippy\.toml|\.?rustfmt\.tom
 
 @dataclass(frozen=True)
 class RustPack:
-    """See `base.LanguagePack`. `rust` None: nothing can be judged, and every step says so."""
+    """See `base.LanguagePack`. Where `find` finds no toolchain nothing can be judged, and every step says so."""
 
-    rust: Rust | None = field(default_factory=toolchain.find)
+    find: Callable[[], Rust | None] = toolchain.find
+    """Asked when a toolchain is first needed: to be one of the languages that a tree may be in costs nothing."""
 
     name: ClassVar[str] = "rust"
     suffixes: ClassVar[tuple[str, ...]] = (".rs",)
@@ -45,6 +46,10 @@ class RustPack:
     schema_rules: ClassVar[tuple[str, ...]] = SCHEMA_RULES
     test_rules: ClassVar[tuple[str, ...]] = TEST_RULES
     prompt_rules: ClassVar[tuple[str, ...]] = PROMPT_RULES
+
+    @property
+    def rust(self) -> Rust | None:
+        return self.find()
 
     @property
     def toolchain(self) -> str:
@@ -68,8 +73,10 @@ class RustPack:
 
     def precheck(self, tree: Tree) -> tuple[Diagnostic, ...]:
         """What can be told without the compiler: unreadable files, crates that cannot be had."""
-        unread = (declared.problem(path, tree[path]) for path in cargo.sources(tree))
-        return (*filter(None, unread), *cargo.problems(tree, self.rust.numbers if self.rust else ()))
+        sources = cargo.sources(tree)
+        unread = (declared.problem(path, tree[path]) for path in sources)
+        linked = (cargo.linkage(path, tree[path].decode("utf-8", "replace")) for path in sources)
+        return (*filter(None, unread), *filter(None, linked), *cargo.problems(tree, self.rust.numbers if self.rust else ()))
 
     def forbidden(self, path: str) -> str | None:
         parts = PurePosixPath(path).parts
@@ -146,11 +153,11 @@ class RustPack:
         found = tuple(d for d in cargo.diagnostics(ran.output, bench.laid) if d.severity == "error" or not _of_stub(d, bench.laid))
         errors = [d for d in found if d.severity == "error"]
         if errors:
-            return record("build", "failed", command, ran, f"{len(errors)} errors", found)
+            return record("build", "failed", command, ran, f"{len(errors)} errors" if len(errors) > 1 else "one error", found)
         finished = any(m["reason"] == "build-finished" and m.get("success") is True for m in cargo.messages(ran.output))
         if ran.exit == 0 and finished and not ran.truncated:
             return record("build", "passed", command, ran, f"{len(found)} warnings" if found else "", found)
-        return record("build", "incomplete", command, ran, unlocated("Cargo did not finish", ran.output), found)
+        return record("build", "incomplete", command, ran, unlocated(unfinished(ran, bench.limits), ran.output), found)
 
     def lint(self, bench: Bench) -> StepRecord:
         if self.rust is None or not self.rust.clippy:
