@@ -71,7 +71,7 @@ class WholeFiles(Edits):
 def attempt(ctx: Ctx) -> None:
     """Attempts at the task until the gate says green or they are used up; the best is kept."""
     seed, tests = ctx.tree("schema/"), ctx.tree("acceptance/")
-    files = tuple(path for path in sorted(seed) if path.endswith(tuple(ctx.pack.suffixes)))
+    files = tuple(path for path in sorted(seed) if path.endswith(tuple(ctx.pack.suffixes)) and path not in tests)
     job = Job(
         name="the task",
         duty=Duty(files, "Do what the instructions say."),

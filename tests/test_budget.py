@@ -134,11 +134,11 @@ def test_calls_tokens_and_money_of_finished_calls_count_and_replays_do_not(folde
     assert figures(world.start()) == (1, 150, 0.5, 0)
 
 
-def test_the_prompt_of_a_call_that_a_kill_cut_off_counts_but_not_as_a_call(folder: Path) -> None:
+def test_a_call_that_a_kill_cut_off_counts_with_its_prompt(folder: Path) -> None:
     world = World(folder)
     world.begin(prompt=700)
     assert world.budget.tokens == 0
-    assert figures(world.open()) == figures(world.start()) == figures(world.start()) == (0, 700, 0, 0)
+    assert figures(world.open()) == figures(world.start()) == figures(world.start()) == (1, 700, 0, 0)
 
 
 def test_a_reply_stored_just_before_a_kill_is_counted_once_when_it_is_found(folder: Path) -> None:
@@ -150,12 +150,12 @@ def test_a_reply_stored_just_before_a_kill_is_counted_once_when_it_is_found(fold
     assert figures(world.budget) == figures(world.start()) == (1, 150, 0.5, 0)
 
 
-def test_a_call_begun_again_after_a_kill_pays_its_prompt_twice(folder: Path) -> None:
+def test_a_call_begun_again_after_a_kill_counts_twice(folder: Path) -> None:
     world = World(folder)
     key = world.begin()
     world.start()
     world.call(key)
-    assert figures(world.budget) == figures(world.start()) == (1, 250, 0.5, 0)
+    assert figures(world.budget) == figures(world.start()) == (2, 250, 0.5, 0)
 
 
 @pytest.mark.parametrize(("outcome", "tokens"), [("ok", 300), ("dropped", 300), ("loop", 300), ("length", 500), ("unauthorized", 0)])

@@ -26,7 +26,7 @@ from small_runs import opened, scratch, small_run
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-ANYWHERE = ("new", "demo", "fake-server")
+ANYWHERE = ("new", "demo", "fake-server", "try", "bench")
 """Commands that need no run directory."""
 
 

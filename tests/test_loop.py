@@ -97,9 +97,9 @@ def patch(old: str, new: str) -> str:
 MEND = patch("return str(cents)", RIGHT_LABEL)
 
 
-def build(root: Path, *replies: str, stage: Stage = MONEY, iterations: int = 6, **config: Any) -> Session:
+def build(root: Path, *replies: str, stage: Stage = MONEY, iterations: int = 6, strategy: str = "auto", **config: Any) -> Session:
     """Runs the stage with these replies, one per attempt."""
-    configure(root, build={"max_iterations": iterations, "review": "last"}, **config)
+    configure(root, build={"max_iterations": iterations, "review": "last", "strategy": strategy}, **config)
     for number, reply in enumerate(replies, 1):
         (root / f"replies/implement-money.{number}.md").write_text(reply)
     session = opened(root)
@@ -160,6 +160,18 @@ def test_wrong_answers_that_alternate_end_at_the_limit_with_the_best_kept_and_no
     assert money(root) == HALF
     asked = [e for e in opened(root).run.events if e.kind == "call_started" and e.label.startswith("implement:money#")]
     assert len({e.key for e in asked}) == len(asked) == 3
+
+
+def test_fresh_samples_are_told_of_no_failure_and_the_one_that_passes_most_is_kept(root: Path) -> None:
+    build(root, whole(WRONG), patch("return no_such_line", "return 1"), whole(HALF), whole(WRONG), iterations=4, strategy="samples")
+    assert [(e.asked, e.outcome) for e in attempts(root)] == [
+        ("rewrite", "red"),
+        ("rewrite", "refused"),
+        ("rewrite", "red"),
+        ("rewrite", "red"),
+    ]
+    assert [e.best for e in attempts(root)][2:] == [True, False] and money(root) == HALF
+    assert len({prompt(root, number) for number in (1, 2, 3, 4)}) == 1
 
 
 HARMFUL = [

@@ -244,6 +244,38 @@ def test_a_continuation_that_begins_again_is_asked_for_whole(root: Path, fault: 
     assert not events(root, "reply_refused")
 
 
+def test_a_server_that_loads_costs_nothing_of_what_was_received(root: Path) -> None:
+    with FakeServer([Say(LONG, drop=900), loading(), error(401, "no")], continues=False) as server:
+        several(root, server.url)
+        with pytest.raises(NoProvider):
+            ask(opened(root))
+    assert LONG.startswith(partial_of(root)) and len(partial_of(root)) > 850
+
+
+def test_counts_that_cannot_be_are_not_believed(root: Path) -> None:
+    with FakeServer([Say(GOOD, usage={"prompt_tokens": 900_000, "completion_tokens": 5})]) as server:
+        several(root, server.url)
+        session = opened(root)
+        assert ask(session).approved
+    assert events(root, "call_finished")[0].prompt_tokens is None and session.budget.tokens < 4000
+
+
+def test_a_cap_on_money_without_any_price_is_refused(root: Path) -> None:
+    several(root, "http://127.0.0.1:1", budgets={"money": 2})
+    with pytest.raises(ConfigError, match="no model has a `price:`"):
+        preflight(opened(root), [])
+
+
+def test_a_cap_on_money_ends_before_the_call_that_would_exceed_it(root: Path) -> None:
+    with FakeServer([GOOD], counts=True) as server:
+        several(root, server.url, budgets={"money": 0.02}, price={"input": 5, "output": 10})
+        session = opened(root)
+        with pytest.raises(OutOfBudget, match=r"budgets\.money"):
+            for number in range(20):
+                ask(session, sections={"contract": f"C{number}: differs"})
+        assert 0 < session.budget.money <= 0.02 and session.budget.money == pytest.approx(opened(root).budget.money)
+
+
 def test_a_server_that_is_not_back_yet_costs_nothing_of_what_was_received(root: Path) -> None:
     with FakeServer([Say(LONG, drop=900), error(401, "no")]) as server:
         several(root, server.url)

@@ -79,7 +79,7 @@ def test_reuse_is_shown_for_the_whole_and_for_each_model() -> None:
     assert {m.model: m.reuse for m in summary.models} == {"big": 0.7, "mute": None}
     assert '"reuse":0.7' in summary.model_dump_json()
     lines = status_lines(summary, [])
-    assert "reuse      70% of 2,000 prompt tokens came from the cache, 600 were evaluated (big 70%, mute not told)" in lines
+    assert "reuse      70% of 2,000 prompt tokens came from the cache, 600 were evaluated (local/big 70%, local/mute not told)" in lines
 
 
 def test_reuse_that_no_server_told_is_said_to_be_so() -> None:
@@ -238,7 +238,7 @@ def test_a_summary_survives_json_and_the_event_file(tmp_path: Path) -> None:
     for event in story():
         log.emit(event)
     summary = summarize(log, contract=CONTRACT, matrix=MATRIX, proof=PROOF)
-    assert summary == told()
+    assert summary.model_copy(update={"counted": told().counted}) == told(), "only the clock that does not jump is not in the story"
     assert Summary.model_validate_json(summary.model_dump_json()) == summary
 
 

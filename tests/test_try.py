@@ -115,9 +115,8 @@ def prompts(root: Path) -> dict[str, str]:
     return {r["label"]: r["messages"][-1]["content"] for r in found}
 
 
-@pytest.mark.parametrize("files", [EXERCISM, FOLDERS], ids=["as Exercism lays it out", "with a tests folder"])
-def test_a_right_first_attempt_is_solved_with_exit_0_and_one_line_of_json(tmp_path: Path, files: Mapping[str, str]) -> None:
-    exit_code, found, err = tried(tmp_path, RIGHT, files=files)
+def test_a_right_first_attempt_is_solved_with_exit_0_and_one_line_of_json(tmp_path: Path) -> None:
+    exit_code, found, err = tried(tmp_path, RIGHT)
     assert exit_code == 0, err
     told = {key: found[key] for key in ("task", "model", "strategy", "tries", "solved", "attempts", "passed", "owed")}
     assert told == {"task": "money", "model": "m", "strategy": "repair", "tries": 4, "solved": True, "attempts": 1, "passed": 3, "owed": 3}
@@ -128,9 +127,11 @@ def test_a_right_first_attempt_is_solved_with_exit_0_and_one_line_of_json(tmp_pa
     assert {p.name for p in (tmp_path / "kept/v2").rglob("*") if p.is_file()} == {"money.py"}
 
 
-def test_the_only_file_may_come_as_a_bare_block(tmp_path: Path) -> None:
+def test_tests_may_lie_in_a_folder_and_the_only_file_may_come_as_a_bare_block(tmp_path: Path) -> None:
     bare = RIGHT.removeprefix("money.py\n")
-    assert tried(tmp_path, f"Here is the code:\n\n{bare}\nUse it so:\n\n```python\nprint(net(1))\n```\n")[:1] == (0,)
+    said = f"Here is the code:\n\n{bare}\nUse it so:\n\n```python\nprint(net(1))\n```\n"
+    assert tried(tmp_path, said, files=FOLDERS)[0] == 0
+    assert (tmp_path / "kept/v2/money.py").read_text() == code(NET, LABEL)
 
 
 def test_a_repair_is_told_what_failed_and_solves_at_the_second_attempt(tmp_path: Path) -> None:
@@ -141,22 +142,23 @@ def test_a_repair_is_told_what_failed_and_solves_at_the_second_attempt(tmp_path:
     assert "test_label" in second and "'105' != '1.05'" in second and "test_net" not in second
 
 
-def test_samples_ask_the_same_again_at_rising_temperature_and_keep_the_best(tmp_path: Path) -> None:
-    exit_code, found, _ = tried(tmp_path, HALF, WRONG, HALF, options=("--strategy", "samples", "--tries", "3"))
-    assert (exit_code, found["solved"], found["strategy"], found["attempts"]) == (76, False, "samples", 3)
-    assert [a["best"] for a in found["attempts_detail"]] == [True, False, False]
-    assert (found["passed"], found["owed"]) == (2, 3) and found["verdict"].startswith("red")
-    assert len(set(prompts(tmp_path).values())) == 1, "no candidate is told of another one"
-    sent = [json.loads(p.read_text())["request"] for p in (tmp_path / "kept/.nightmill/calls").glob("*.json")]
-    steps = sorted((r["temperature"], r["seed"]) for r in sent)
-    assert steps == [(0.2, 1), (0.5, 2), (0.8, 3)]
-    assert "str(cents)" in (tmp_path / "kept/v2/money.py").read_text()
-
-
-def test_a_sample_that_passes_more_tests_is_better_although_it_loses_one(tmp_path: Path) -> None:
+def test_samples_ask_the_same_again_at_rising_temperature_and_the_one_that_passes_most_is_kept(tmp_path: Path) -> None:
+    """The second one loses a test that the first one passed, and wins two: as a whole it is better."""
     first, second = whole(code("return 0", "return ''")), whole(code("return 100 if cents else None", LABEL))
-    found = tried(tmp_path, first, second, options=("--strategy", "samples", "--tries", "2"))[1]
-    assert [(a["passed"], a["best"]) for a in found["attempts_detail"]] == [(1, True), (2, True)]
+    exit_code, found, _ = tried(tmp_path, first, second, first, options=("--strategy", "samples", "--tries", "3"))
+    assert (exit_code, found["solved"], found["strategy"], found["attempts"]) == (76, False, "samples", 3)
+    assert [(a["passed"], a["best"]) for a in found["attempts_detail"]] == [(1, True), (2, True), (1, False)]
+    assert (found["passed"], found["owed"]) == (2, 3) and found["verdict"].startswith("red")
+    sent = [json.loads(p.read_text())["request"] for p in (tmp_path / "kept/.nightmill/calls").glob("*.json")]
+    assert sorted((r["temperature"], r["seed"]) for r in sent) == [(0.2, 1), (0.5, 2), (0.8, 3)]
+    assert len({r["messages"][-1]["content"] for r in sent}) == 1, "no candidate is told of another one"
+    assert "100 if cents" in (tmp_path / "kept/v2/money.py").read_text()
+
+
+def test_what_the_tests_import_is_found_and_locked(tmp_path: Path) -> None:
+    files = EXERCISM | {"test_utils.py": "CENTS = 119\n", "money_test.py": "from test_utils import CENTS\n" + TESTS}
+    exit_code, found, _ = tried(tmp_path, RIGHT + "\n" + whole("CENTS = 1\n", "test_utils.py"), RIGHT, files=files)
+    assert (exit_code, [a["outcome"] for a in found["attempts_detail"]]) == (0, ["refused", "green"])
 
 
 def test_samples_end_at_the_first_that_is_green(tmp_path: Path) -> None:
@@ -165,8 +167,8 @@ def test_samples_end_at_the_first_that_is_green(tmp_path: Path) -> None:
 
 
 def test_what_is_never_solved_ends_with_76_and_the_best_is_kept(tmp_path: Path) -> None:
-    exit_code, found, _ = tried(tmp_path, WRONG, HALF, WRONG, options=("--tries", "3"))
-    assert (exit_code, found["solved"], found["passed"], found["attempts"]) == (76, False, 2, 3)
+    exit_code, found, _ = tried(tmp_path, HALF, WRONG, options=("--tries", "2"))
+    assert (exit_code, found["solved"], found["passed"], found["attempts"]) == (76, False, 2, 2)
     assert "str(cents)" in (tmp_path / "kept/v2/money.py").read_text()
 
 
@@ -254,7 +256,7 @@ def test_a_bench_pairs_two_strategies_goes_on_where_it_was_and_counts_no_false_d
         task(tmp_path / "tasks" / name, EXERCISM | {".docs/instructions.md": f"Task {name}.\n"})
     (tmp_path / "tasks/not-a-task").mkdir()
     out = tmp_path / "out.jsonl"
-    given = ["--run-config", config(tmp_path, HALF, RIGHT), "--out", out, "--tries", "2", "--strategy", "repair", "--strategy", "samples"]
+    given = ["--run-config", config(tmp_path, RIGHT), "--out", out, "--tries", "2", "--strategy", "repair", "--strategy", "samples"]
     first = command(tmp_path / "tasks", *given, "--limit", "1", verb="bench")
     assert first.returncode == 0, first.stderr
     assert [json.loads(text)["task"] for text in out.read_text().splitlines()] == ["one", "one"]
@@ -266,12 +268,21 @@ def test_a_bench_pairs_two_strategies_goes_on_where_it_was_and_counts_no_false_d
     rows = [row.split() for row in second.stdout.splitlines()]
     assert rows[0][:6] == ["model", "strategy", "tasks", "≤1", "≤2", "solved"]
     assert [row[:8] for row in rows[1:3]] == [
-        ["m", s, "2", "0", "2", "100.0", "%", row[7]] for s, row in zip(("repair", "samples"), rows[1:], strict=False)
+        ["m", s, "2", "2", "2", "100.0", "%", row[7]] for s, row in zip(("repair", "samples"), rows[1:], strict=False)
     ]
     assert [row[-1] for row in rows[1:3]] == ["0", "0"]
     assert "both 2, only repair 0, only samples 0, neither 0; sign test p = 1.000" in second.stdout
     third = command(tmp_path / "tasks", *given, verb="bench")
     assert third.stdout == second.stdout and third.stderr == ""
+
+
+def test_tries_that_a_budget_ended_are_not_counted_and_three_in_a_row_end_the_bench(tmp_path: Path) -> None:
+    for name in ("a", "b", "c", "d"):
+        task(tmp_path / "tasks" / name)
+    out = tmp_path / "out.jsonl"
+    done = command(tmp_path / "tasks", "--run-config", config(tmp_path, HALF, budgets={"calls": 0}), "--out", out, verb="bench")
+    assert done.returncode == 76 and not out.exists() and done.stdout == ""
+    assert "3/4 c" in done.stderr and "4/4" not in done.stderr and "ended after 3 of 4" in done.stderr
 
 
 def result(name: str, solved: bool, strategy: str = "repair", **more: Any) -> Result:

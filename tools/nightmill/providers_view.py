@@ -53,7 +53,9 @@ def providers(options: argparse.Namespace) -> int:
     every = EVERY_S if options.every is None else options.every
     if not 0 < every <= LONGEST_EVERY_S:
         raise UsageError(f"--every {every:g}: give seconds above 0 and up to {LONGEST_EVERY_S:.0f}")
-    view = View(RunDir(find_run(working_directory())))
+    run = RunDir(find_run(working_directory()))
+    run.require_kinds()
+    view = View(run)
     if not options.watch:
         sys.stdout.write("\n".join(view.lines()) + "\n")
         return 0

@@ -30,8 +30,16 @@ def _reuse(summary: Summary) -> str:
     if tokens.reuse is None:
         return "not told: no server said what its prompt cache held"
     whole = f"{share(tokens.reuse)} of {tokens.told:,} prompt tokens came from the cache, {tokens.evaluated:,} were evaluated"
-    each = ", ".join(f"{one_line(m.model)} {share(m.reuse)}" for m in summary.models)
+    each = ", ".join(f"{one_line(m.provider)}/{one_line(m.model)} {share(m.reuse)}" for m in summary.models)
     return f"{whole} ({each})" if len(summary.models) > 1 else whole
+
+
+def _counted(summary: Summary) -> str:
+    """Against the budgets."""
+    used = summary.counted
+    money = [f"{used.money:g} in money"] if used.money else []
+    parts = [count(used.calls, "call"), f"{used.tokens:,} tokens", count(used.attempts, "attempt"), f"{used.minutes:.1f} min", *money]
+    return f"{listed(parts)}, against the budgets"
 
 
 def _footer(summary: Summary) -> list[str]:
@@ -51,6 +59,7 @@ def _footer(summary: Summary) -> list[str]:
         f"last run   {summary.word}{code}{reason}",
         f"v2         {summary.verdict.replace('_', ' ')}: {one_line(summary.verdict_why)}",
         f"spent      {spent}",
+        f"counted    {_counted(summary)}",
         f"reuse      {_reuse(summary)}",
         *(f"answered   {one_line(text)}" for text in substitutes(summary.models)),
         f"open       {count(len(summary.findings), 'finding')}, {count(len(summary.unproven), 'thing')} not proven",

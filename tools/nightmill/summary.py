@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from nightmill.calls.account import Account
 from nightmill.clauses import ClauseLine, Unproven, clause_table, natural, unproven_clauses, unproven_gate
 from nightmill.errors import EXIT_WORDS
 from nightmill.gate.records import GateRecord, Verdict
@@ -59,6 +60,14 @@ class Charge(Fact):
     why: str
 
 
+class Counted(Fact):
+    calls: int
+    tokens: int
+    attempts: int
+    minutes: float
+    money: float
+
+
 class Summary(Fact):
     exit: int | None
     """Of the last invocation; None while it runs or when it was killed."""
@@ -71,6 +80,8 @@ class Summary(Fact):
     stages: dict[str, str]
     """Stage → `made`, `kept`, `fresh`, `stale`, `running`, `held`, `failed`, `waiting`, `blocked`, `stopped`."""
     calls: Calls
+    counted: Counted
+    """What counts against the budgets: calls that were cut off by a kill too, and estimates where a server told nothing."""
     models: tuple[ModelUse, ...]
     attempts: tuple[AttemptLine, ...]
     gates: tuple[GateLine, ...]
@@ -121,6 +132,7 @@ def summarize(
         verdict_why=outdated or (gate.reason if gate else "the quality gate has not run on the whole of V2"),
         stages=stages,
         calls=calls,
+        counted=_counted(log),
         models=models,
         attempts=attempts,
         gates=gates,
@@ -135,6 +147,14 @@ def summarize(
         ),
         invocations=runs,
     )
+
+
+def _counted(log: Iterable[Event]) -> Counted:
+    account = Account()
+    for event in log:
+        account.add(event)
+    money = round(account.money, 6)
+    return Counted(calls=account.calls, tokens=account.tokens, attempts=account.attempts, minutes=account.seconds / 60, money=money)
 
 
 def _stages(runs: Iterable[Invocation], states: Mapping[str, str]) -> dict[str, str]:

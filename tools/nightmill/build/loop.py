@@ -32,7 +32,7 @@ FAILURES_SHOWN = 6
 def build(ctx: Ctx, job: Job, *, keep: Callable[[Tree], None]) -> State:
     """Up to `build.max_iterations` attempts. `keep` is told every new best tree, so that nothing is lost when the budget ends.
 
-    Raises MachineError when the gate could not run for reasons that are not the code's.
+    Raises MachineError when the gate could not run for reasons that are not the code's, NoUsableReply when no attempt was ever answered.
     """
     strategy = strategy_for(ctx, job)
     state = _start(ctx, job)
@@ -43,6 +43,8 @@ def build(ctx: Ctx, job: Job, *, keep: Callable[[Tree], None]) -> State:
             break
         _attempt(ctx, job, strategy, state, attempt, last=attempt == limit)
         keep(state.tree)
+    if state.silence and not state.judgement.green:
+        raise state.silence
     return state
 
 
@@ -86,11 +88,13 @@ def _attempt(ctx: Ctx, job: Job, strategy: Strategy, state: State, attempt: int,
     except NoUsableReply as error:
         _done(ctx, attempt, asked, differs, "no verdict")
         ctx.note(f"attempt {attempt}: {error}")
+        state.silence = error if attempt == 1 else state.silence
         return
     except BadReply as error:
-        state.refusal = str(error)
+        state.refusal, state.silence = str(error), None
         _done(ctx, attempt, asked, differs, "unparseable")
         return
+    state.silence = None
     examples = (Edits.format({"pack": ctx.pack}),)
     outcome = plan_edits(base.tree, reply.text, guard=job.guard, prompt_examples=examples, failed_before=base.failed_before)
     if outcome.refused:

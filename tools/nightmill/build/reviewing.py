@@ -30,7 +30,7 @@ def review(ctx: Ctx, skill: str, tree: Tree, job: Job) -> tuple[str, tuple[Findi
             milestone=about(ctx, job, tree),
         )
     except (BadReply, NoUsableReply) as error:
-        ctx.note(f"{skill} gave no readable review of {job.name}: {error}")
+        ctx.finding(skill, f"gave no readable review of {job.name}, so nobody looked at it in that role: {error}")
         return "", ()
     return reply.verdict, true_findings(ctx, skill, reply.findings, tree)
 

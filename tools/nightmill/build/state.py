@@ -7,6 +7,7 @@ from typing import Literal
 
 from nightmill.build.judge import Judgement
 from nightmill.calls.replies import Finding
+from nightmill.errors import NoUsableReply
 from nightmill.gate.records import GateRecord
 from nightmill.run.trees import Tree
 
@@ -33,4 +34,6 @@ class State:
     """The next attempt is one, because patching got nowhere."""
     failed_before: tuple[str, ...] = ()
     """Fingerprints of SEARCH texts that were not found, for the refusal of the next one."""
+    silence: NoUsableReply | None = None
+    """Why there was no answer, as long as none of the attempts had any."""
     built: bool = False

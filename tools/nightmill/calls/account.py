@@ -9,8 +9,12 @@ from nightmill.run.events import AttemptFinished, CallFinished, CallStarted, Eve
 NO_CALL = frozenset({"unreachable", "loading", "rate_limited"})
 """Outcomes after which the same is asked again every few seconds: no model was at work, and waiting must not use up a cap on calls."""
 
-NO_WORK = NO_CALL | {"unauthorized", "no_quota", "no_model", "server_error", "bad_request", "too_large", "html"}
+NO_WORK = NO_CALL | {"unauthorized", "no_quota", "no_model", "server_error", "bad_request", "too_large", "html", "garbage"}
 """Outcomes with which a server turned a request away before any token was computed."""
+
+
+CHARS_PER_TOKEN = 4
+"""The usual rule of thumb for English and code: for what an interrupted call had received, which nobody counted."""
 
 
 @dataclass
@@ -46,6 +50,7 @@ class Account:
     _invocation: _Invocation | None = None
     _open: dict[tuple[str, str, str], CallStarted] = field(default_factory=dict)
     _lost: dict[str, CallStarted] = field(default_factory=dict)
+    _received: dict[str, int] = field(default_factory=dict)
     _asked: dict[str, set[str]] = field(default_factory=dict)
     _tried: dict[str, set[str]] = field(default_factory=dict)
 
@@ -76,6 +81,7 @@ class Account:
             self._asked[event.stage] = set()
         elif isinstance(event, CallStarted):
             place = (event.stage, event.label, event.key)
+            self._went_on(event)
             self._bury(self._open.pop(place, None))
             self._open[place] = event
         elif isinstance(event, CallFinished):
@@ -84,15 +90,24 @@ class Account:
             self._attempted(event)
 
     def bury(self) -> None:
-        """Counts calls that nobody will finish: to be told when the process that made them is gone. Their prompts were computed."""
+        """Counts calls that nobody will finish: to be told when the process that made them is gone. A server has read the prompt."""
         for started in self._open.values():
             self._bury(started)
         self._open.clear()
 
     def _bury(self, started: CallStarted | None) -> None:
         if started:
+            self.calls += 1
             self.tokens += max(0, started.prompt_tokens)
+            self.money += max(0.0, started.cost)
             self._lost[started.key] = started
+
+    def _went_on(self, event: CallStarted) -> None:
+        """What a killed call had received of its answer was written too, as far as the next one goes on from it."""
+        if event.key in self._lost:
+            received = event.resumed // CHARS_PER_TOKEN
+            self.tokens += max(0, received - self._received.get(event.key, 0))
+            self._received[event.key] = max(received, self._received.get(event.key, 0))
 
     def _begin(self, event: RunStarted) -> None:
         self.bury()
@@ -114,11 +129,12 @@ class Account:
             self._asked.setdefault(event.stage, set()).add(event.key)
         if event.replayed:
             return
-        self.calls += event.outcome not in NO_CALL
-        self.money += max(0.0, event.cost)
-        if started is None and (lost := self._lost.pop(event.key, None)):  # killed after the reply was stored: its prompt counts already
+        if started is None and (lost := self._lost.pop(event.key, None)):  # killed after the reply was stored: counted in part already
+            self.money += max(0.0, event.cost - lost.cost)
             self.tokens += max(0, tokens_of(event, lost) - max(0, lost.prompt_tokens))
         else:
+            self.calls += event.outcome not in NO_CALL
+            self.money += max(0.0, event.cost)
             self.tokens += tokens_of(event, started)
 
     def _attempted(self, event: AttemptFinished) -> None:

@@ -57,6 +57,7 @@ def call(session: Session, question: Question, store: CallStore, backend: Backen
                 window=session.backends.window(backend),
                 left_out=fitted.left_out,
                 resumed=len(resume),
+                cost=backend.model.price.of(fitted.prompt_tokens, 0),
             )
         )
         reply = _streamed(session, question, store, backend, request, fitted, resume)
@@ -100,7 +101,7 @@ def _streamed(
         terms = Terms(first_token_s, idle_s, resume, on_thought=lambda _: partial.spoil())
         reply = backend.provider.complete(request, on_text, ended, terms)
         text, reasoning, model, finish = map(redactor.known, (reply.text, reply.reasoning, reply.model, reply.finish))
-        return replace(reply, text=text, reasoning=reasoning, model=model, finish=finish)
+        return _credible(replace(reply, text=text, reasoning=reasoning, model=model, finish=finish), session.backends.window(backend))
     except Stopped:
         if not session.stopping() and (why := session.budget.expired()):
             raise OutOfBudget(why) from None
@@ -108,6 +109,13 @@ def _streamed(
     finally:
         partial.add(trickle.end())
         partial.close()
+
+
+def _credible(reply: Reply, window: int) -> Reply:
+    """Without counts that cannot be: no prompt and no answer is larger than the window that holds both."""
+    if max(reply.prompt_tokens or 0, reply.completion_tokens or 0) <= window:
+        return reply
+    return replace(reply, prompt_tokens=None, cached_tokens=None, evaluated_tokens=None, completion_tokens=None)
 
 
 def tell(session: Session, question: Question, label: str, request: Request | None, backend: Backend, ending: Ending) -> None:

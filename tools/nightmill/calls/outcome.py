@@ -71,7 +71,9 @@ def next_step(
     policy = TABLE[kind]
     if waited_s is None:
         waited_s = policy.waited_s(tries_so_far)
-    wait = policy.wait_s(tries_so_far) if retry_after is None or retry_after < LEAST_WISH_S else retry_after
+    wait = policy.wait_s(tries_so_far)
+    if retry_after is not None and retry_after >= LEAST_WISH_S:
+        wait = retry_after if tries_so_far == 1 else max(wait, retry_after)  # it was kept once, and was too short
     at_once, at_last = policy.rotate == "at once", policy.rotate != "no"
     if kind == "loading":
         left = load_deadline_s - waited_s

@@ -111,7 +111,7 @@ class Partial:
         self._spoilt = False
 
     def add(self, text: str) -> None:
-        if self._spoilt:
+        if self._spoilt or not text:
             return
         with machine_trouble():
             if self._file is None:

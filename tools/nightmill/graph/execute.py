@@ -76,7 +76,7 @@ def _make(session: Session, stage: Stage) -> None:
         try:
             stage.body(ctx)
         except BadReply as error:
-            raise StageFailed(f"{stage.name}: the model's reply was refused three times: {error}") from error
+            raise StageFailed(f"the model's reply was refused three times: {error}") from error
         except NightmillError:
             if ctx.content:
                 _publish(session, stage, ctx)

@@ -22,8 +22,17 @@ def preflight(session: Session, stages: Sequence[Stage]) -> None:
     session.pack.require()  # an unknown language, or a missing compiler, is reported now
     session.sandbox  # noqa: B018 - probes; raises before any token is spent
     refuse_remote(session.run.config)
+    require_prices(session)
     session.backends.check()
     session.budget, session.speeds, session.router  # noqa: B018 - counted once, before several stages share them
+
+
+def require_prices(session: Session) -> None:
+    """A cap on money that nothing is counted against would be none."""
+    config = session.run.config
+    unpriced = {f"models.{role}" for role, models in config.models.items() if not any(m.price.input or m.price.output for m in models)}
+    if config.budgets.money is not None and unpriced == {f"models.{role}" for role in config.models}:
+        raise ConfigError("budgets.money is set, but no model has a `price:`: write what a million tokens cost, or remove the cap")
 
 
 def require_kinds(session: Session, stages: Sequence[Stage]) -> None:

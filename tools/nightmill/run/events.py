@@ -70,6 +70,8 @@ class CallStarted(_Event):
     """Sections that did not fit."""
     resumed: int = 0
     """Characters of an interrupted answer that this call goes on from."""
+    cost: float = 0.0
+    """Money that reading the prompt costs, in the currency of the models' `price`."""
 
 
 class CallFinished(_Event):

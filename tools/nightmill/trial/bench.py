@@ -17,10 +17,9 @@ from nightmill.trial.result import Result, identity, line, verify
 from nightmill.trial.setting import Setting
 from nightmill.trial.table import columns, false_done, lines
 
-JUDGED = (0, 76)
-"""Exit codes that say something of the model; after any other one the task is tried again by the next bench."""
 IN_A_ROW = 3
-"""Tries that came to nothing, one after the other: nobody answers, or the machine cannot judge."""
+"""Tries that say nothing of the model, one after the other: nobody answers, the machine cannot judge, a budget is spent. They are not
+written down, so that the next bench makes them again."""
 Key = tuple[str, str, str, str, int]
 """(task, its hash, model, strategy, tries)."""
 
@@ -30,18 +29,20 @@ def run_all(tasks: Sequence[Task], settings: Sequence[Setting], out: Path | None
     wanted = [(task, given) for given in settings for task in tasks]
     done = {key_of(found): found for found in read(out)} if out else {}
     codes: list[int] = []
+    judged: list[bool] = []
     for number, (task, given) in enumerate(wanted, 1):
         key = key_for(task, given)
         if key in done:
             continue
         say(f"{number}/{len(wanted)} {task.name} ({given.model}, {given.strategy})")
         found, code = _one(task, given, keep, say)
-        codes.append(code)
-        if code in JUDGED:
+        judged.append(code in (0, 76) and found.used_up)
+        codes.append(0 if judged[-1] else code)
+        if judged[-1]:
             done[key] = found
             if out:
                 append_line(out, line(found), sync=True)
-        if code == Stopped.exit_code or (len(codes) >= IN_A_ROW and not {*codes[-IN_A_ROW:]} & {*JUDGED}):
+        if code == Stopped.exit_code or (len(judged) >= IN_A_ROW and not any(judged[-IN_A_ROW:])):
             say(f"ended after {number} of {len(wanted)} tries; the same command goes on")
             break
     results = [done[key] for key in (key_for(task, given) for task, given in wanted) if key in done]
@@ -51,7 +52,7 @@ def run_all(tasks: Sequence[Task], settings: Sequence[Setting], out: Path | None
     if wrong := false_done(results):
         say(f"called solved, but not green when judged afresh: {', '.join(wrong)}")
         codes.append(1)
-    return worst([code for code in codes if code != 76])
+    return worst(codes)
 
 
 def _one(task: Task, given: Setting, keep: Path | None, say: Callable[[str], None]) -> tuple[Result, int]:

@@ -21,7 +21,10 @@ LAYOUT = "instructions.md (or .docs/instructions.md), the files to write, and te
 
 @dataclass(frozen=True)
 class Given:
-    """`stubs`: the files to write and what lies beside them; `tests`: paths below the folder of the locked tests."""
+    """`stubs`: the files to write and what lies beside them; `tests`: paths below the folder of the locked tests.
+
+    What tests import and holds none itself is in both: a test finds it at the top of the tree only. It is locked all the same.
+    """
 
     stubs: Tree
     tests: Tree
@@ -49,7 +52,9 @@ def given(files: Tree, pack: LanguagePack) -> Given:
         raise ConfigError(f"the task has no test file of {pack.name}: put them into {TESTS}")
     if not any(path.endswith(tuple(pack.suffixes)) for path in stubs):
         raise ConfigError(f"the task has no {pack.name} file to write: put a stub beside {TESTS}")
-    return Given(stubs, tests)
+    helpers = {path: data for path, data in tests.items() if path.endswith(tuple(pack.suffixes)) and not pack.forbidden(path)}
+    helpers = {path: data for path, data in helpers.items() if not pack.tests_in(path, data.decode("utf-8", "replace"))}
+    return Given({**helpers, **stubs}, tests)
 
 
 def read_task(folder: Path) -> Task:

@@ -63,6 +63,11 @@ class Result(BaseModel):
     """Whether a gate that was run afresh says green too; null where nobody looked."""
 
     @property
+    def used_up(self) -> bool:
+        """Whether it was solved, or all attempts were made: else something other than the model ended it, a budget for one."""
+        return self.solved or self.attempts >= self.tries
+
+    @property
     def tokens(self) -> int:
         return self.tokens_prompt + self.tokens_completion
 
@@ -95,7 +100,7 @@ def result(root: Path, task: Task, given: Setting, code: int) -> Result:
         tokens_completion=sum(e.completion_tokens or 0 for e in calls),
         seconds_model=round(sum(e.seconds for e in calls), 3),
         seconds=round(_seconds(events), 3),
-        verdict=f"{kept.verdict}: {kept.reason}" if kept else EXIT_WORDS.get(code, str(code)),
+        verdict=f"{kept.verdict}: {kept.reason}" if kept else f"not judged: {EXIT_WORDS.get(code, str(code))}",
         attempts_detail=tuple(attempts),
     )
 

@@ -9,6 +9,7 @@ from nightmill.gate.languages._rust_items import Item
 from nightmill.gate.languages._rust_tokens import Code, code
 
 STUB = "todo!()"
+_REMARK = re.compile(r"(?:^[ \t]*//[^\n]*\n)*^[ \t]*\Z", re.M)
 _NAMED = ("function", "class", "constant")
 
 
@@ -30,10 +31,7 @@ def function(text: str, name: str) -> str:
     item = _functions(found).get(name) if found else None
     if found is None or item is None:
         return ""
-    start = found.tokens[item.first].start
-    before = found.tokens[item.first - 1].end if item.first else 0
-    remark = text[before:start].rpartition("\n\n")[2]
-    return (remark.lstrip("\n") if remark.strip() else _indent(text, start)) + found.slice(item.first, item.after)
+    return text[_above(text, found, item) : found.tokens[item.after - 1].end]
 
 
 def graft(text: str, name: str, written: str) -> str:
@@ -125,12 +123,12 @@ def _shifted(body: str, old: str, new: str) -> str:
     return "\n".join([first, *(new + line.removeprefix(old) if line.strip() and line.startswith(old) else line for line in rest)])
 
 
-def _above(text: str, found: Code, top: Item) -> int:
-    """Where a helper goes: before the item, its attributes, and the comment right above it."""
-    start = found.tokens[top.first].start
-    before = found.tokens[top.first - 1].end if top.first else 0
-    gap = text.rfind("\n\n", before, start)
-    return gap + 2 if gap >= 0 else text.find("\n", before, start) + 1 or before
+def _above(text: str, found: Code, item: Item) -> int:
+    """Where the lines of an item begin, its attributes and the `//` comment right above it included."""
+    start = found.tokens[item.first].start
+    before = found.tokens[item.first - 1].end if item.first else 0
+    remark = _REMARK.search(text, before, start)
+    return remark.start() if remark else start
 
 
 def _with_imports(text: str, lines: list[str]) -> str:

@@ -17,7 +17,7 @@ _STRING = re.compile(r"[bc]?\"(?:[^\"\\]|\\.)*\"", re.S)
 _CHAR = re.compile(r"b?'(?:[^'\\\n\r\t]|\\(?:u\{[0-9a-fA-F_]*\}|x[0-9a-fA-F]{2}|[^\n]))'")
 _LIFETIME = re.compile(r"'(?:r#)?(?:[^\W\d]|_)\w*")
 _NUMBER = re.compile(r"0[xob][\da-fA-F_]+\w*|[0-9][0-9_]*(?:\.(?![.\w])|\.[0-9][0-9_]*)?(?:[eE][+-]?[0-9_]+)?\w*")
-_NAME = re.compile(r"r#(?:[^\W\d]|_)\w*|(?:[^\W\d]|_)\w*")
+_NAME = re.compile(r"(?:r#)?(?:[^\W\d]|_)(?:\w|[^\x00-\x7f\s])*")
 _PUNCT = re.compile(r"::|->|=>|\.\.\.|\.\.=|\.\.|[{}()\[\];,<>+\-*/%&|^!~?:=.@#$]")
 _CLOSERS = {")": "(", "]": "[", "}": "{"}
 
