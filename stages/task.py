@@ -31,6 +31,9 @@ def task(ctx: Ctx) -> None:
         files = {rel: session.read_source(rel) for rel in sorted(session.source_files)}
     except FileNotFoundError as error:
         raise ConfigError(f"{error.filename} vanished while the task was read: run doit again when it stands") from error
+    unfit = {**session.source_skipped, "with what looks like a secret": sorted(session.source_redacted)}
+    if lost := [f"{path} ({why})" for why, paths in unfit.items() for path in paths]:
+        raise ConfigError(f"the task cannot be taken as it is: {', '.join(lost[:4])}: leave these files out, or change them")
     found = given(files, ctx.pack)
     ctx.write_tree(found.stubs, "schema/")
     ctx.write_tree(found.tests, "acceptance/")

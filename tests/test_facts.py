@@ -192,7 +192,7 @@ def test_three_refused_replies_are_a_failed_stage_that_names_the_rule(root: Path
         """The model never learns."""
         raise BadReply("Write one row per clause.")
 
-    with pytest.raises(StageFailed, match=r"a: .*refused three times: Write one row per clause\."):
+    with pytest.raises(StageFailed, match=r"^the model's reply was refused three times: Write one row per clause\."):
         execute(opened(root), make("a", refused, ("mission.md",), ("a.md",)))
 
 

@@ -183,8 +183,8 @@ def test_other_paths_are_free(path: str) -> None:
 
 def test_packs_are_found_by_name_and_by_tree() -> None:
     assert languages.pack("python").name == "python" and 3 <= len(PACK.prompt_rules) <= 8
-    assert [p.name for p in languages.detect({"a.py": b"", "b.rs": b""})] == ["python"]
-    assert languages.detect({"b.rs": b""}) == ()
+    assert [p.name for p in languages.detect({"a.py": b"", "b.cob": b""})] == ["python"]
+    assert languages.detect({"b.cob": b""}) == ()
     assert languages.pack("python", Path("/opt/python")) == PythonPack(interpreter=Path("/opt/python"))
     with pytest.raises(ConfigError, match=r"no language pack for 'cobol'.*python"):
         languages.pack("cobol")

@@ -144,3 +144,20 @@ def test_measuring_many_files_never_holds_the_caller_up(tmp_path):
     finally:
         os.close(root)
     assert verdicts == [True, False]  # 2,000 files of one 4 kB block each
+
+
+def test_a_file_is_overwritten_only_while_it_is_the_file_that_was_laid(tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_text("precious")
+    with Workdir({"a/b.txt": b"one", "c.txt": b"two"}, scratch=tmp_path / "scratch") as work:
+        work.overwrite("a/b.txt", b"1")
+        assert work.read("a/b.txt", 10) == b"1"
+        (work.path / "c.txt").unlink()
+        (work.path / "c.txt").symlink_to(outside)
+        with pytest.raises(OSError):
+            work.overwrite("c.txt", b"gone")
+        (work.path / "c.txt").unlink()
+        os.link(outside, work.path / "c.txt")
+        with pytest.raises(OSError):
+            work.overwrite("c.txt", b"gone")
+    assert outside.read_text() == "precious"

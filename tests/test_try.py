@@ -209,6 +209,12 @@ def test_nobody_answering_is_77_and_a_broken_setting_78_or_3(tmp_path: Path) -> 
     assert command("--task", tmp_path / "money", "--run-config", config(tmp_path, name="bad.yaml", gates={"wall_s": -1})).returncode == 78
 
 
+def test_a_task_that_cannot_be_taken_as_it_is_is_refused_before_anybody_is_asked(tmp_path: Path) -> None:
+    task(tmp_path / "money", EXERCISM | {"table.txt": "a\0b"})
+    done = command("--task", tmp_path / "money", "--run-config", config(tmp_path, RIGHT))
+    assert done.returncode == 78 and "table.txt (binary)" in done.stderr and not json.loads(done.stdout)["solved"]
+
+
 def test_a_directory_without_tests_or_without_a_file_to_write_is_no_task(tmp_path: Path) -> None:
     for missing, says in (("money_test.py", "no test file"), ("money.py", "to write"), (".docs/", "no instructions")):
         files = {rel: text for rel, text in EXERCISM.items() if not rel.startswith(missing)}
@@ -251,28 +257,25 @@ def test_a_server_answers_a_try_as_well(tmp_path: Path) -> None:
     assert found["seconds_model"] > 0
 
 
-def test_a_bench_pairs_two_strategies_goes_on_where_it_was_and_counts_no_false_done(tmp_path: Path) -> None:
+def test_a_bench_goes_on_where_it_was_pairs_two_strategies_and_judges_what_is_solved_afresh(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        task(tmp_path / "tasks" / name, EXERCISM | {".docs/instructions.md": f"Task {name}.\n"})
+        task(tmp_path / "tasks" / name)
     (tmp_path / "tasks/not-a-task").mkdir()
     out = tmp_path / "out.jsonl"
-    given = ["--run-config", config(tmp_path, RIGHT), "--out", out, "--tries", "2", "--strategy", "repair", "--strategy", "samples"]
-    first = command(tmp_path / "tasks", *given, "--limit", "1", verb="bench")
+    given = [tmp_path / "tasks", "--run-config", config(tmp_path, RIGHT), "--out", out, "--tries", "2", "--limit", "1"]
+    first = command(*given, "--strategy", "repair", verb="bench")
     assert first.returncode == 0, first.stderr
-    assert [json.loads(text)["task"] for text in out.read_text().splitlines()] == ["one", "one"]
-    out.write_text(out.read_text() + '{"task": "two", "torn')
-    second = command(tmp_path / "tasks", *given, verb="bench")
-    assert second.returncode == 0 and "one (" not in second.stderr and "two (" in second.stderr
+    out.write_text(out.read_text() + '{"task": "one", "torn')
+    both = [*given, "--strategy", "repair", "--strategy", "samples"]
+    second = command(*both, verb="bench")
+    assert second.returncode == 0 and "one (m, repair)" not in second.stderr and "one (m, samples)" in second.stderr
     results = [json.loads(text) for text in out.read_text().splitlines() if text.endswith("}")]
-    assert len(results) == 4 and all(r["verified"] for r in results)
+    assert [(r["task"], r["strategy"], r["verified"]) for r in results] == [("one", "repair", True), ("one", "samples", True)]
     rows = [row.split() for row in second.stdout.splitlines()]
     assert rows[0][:6] == ["model", "strategy", "tasks", "≤1", "≤2", "solved"]
-    assert [row[:8] for row in rows[1:3]] == [
-        ["m", s, "2", "2", "2", "100.0", "%", row[7]] for s, row in zip(("repair", "samples"), rows[1:], strict=False)
-    ]
-    assert [row[-1] for row in rows[1:3]] == ["0", "0"]
-    assert "both 2, only repair 0, only samples 0, neither 0; sign test p = 1.000" in second.stdout
-    third = command(tmp_path / "tasks", *given, verb="bench")
+    assert [(row[:7], row[-1]) for row in rows[1:3]] == [(["m", s, "1", "1", "1", "100.0", "%"], "0") for s in ("repair", "samples")]
+    assert "both 1, only repair 0, only samples 0, neither 0; sign test p = 1.000" in second.stdout
+    third = command(*both, verb="bench")
     assert third.stdout == second.stdout and third.stderr == ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import time
@@ -73,6 +74,20 @@ def read_regular(root: int, rel: str, limit: int) -> bytes | None:
     finally:
         os.close(fd)
     return data if len(data) <= limit else None
+
+
+def overwrite(root: int, rel: str, data: bytes) -> None:
+    """New bytes for a regular file that is there. Raises OSError for a link anywhere on the way, and for anything else than such a file."""
+    fd = open_below(root, rel, os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        seen = os.fstat(fd)
+        if not stat.S_ISREG(seen.st_mode) or seen.st_nlink != 1:
+            raise OSError(errno.EINVAL, "not a regular file with a single name", rel)
+        os.ftruncate(fd, 0)
+        with os.fdopen(os.dup(fd), "wb") as file:
+            file.write(data)
+    finally:
+        os.close(fd)
 
 
 def remove_tree(path: Path) -> None:

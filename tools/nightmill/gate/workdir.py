@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 from nightmill.errors import machine_trouble
-from nightmill.gate.disk import read_regular, remove_tree
+from nightmill.gate.disk import overwrite, read_regular, remove_tree
 from nightmill.run.trees import Tree
 
 _PREFIX = "nightmill-gate-"
@@ -59,6 +59,10 @@ class Workdir:
     def read(self, rel: str, limit: int) -> bytes | None:
         """A file that a command left, at most `limit` bytes. None when it is missing, larger, a link, hard-linked or not a regular file."""
         return read_regular(self.fd, rel, limit)
+
+    def overwrite(self, rel: str, data: bytes) -> None:
+        """New bytes for a file that was laid there. Raises OSError when something else lies in its place by now."""
+        overwrite(self.fd, rel, data)
 
     def close(self) -> None:
         if self.fd >= 0:

@@ -101,7 +101,7 @@ class Judging:
                 return
             built.broken += [unbuilt(f"{path}::{name}", found, "") for name, found in parts.items()]
             texts[path] = _blanked(texts[path], set(parts))
-            (self.bench.work.path / path).write_text(texts[path], encoding="utf-8")
+            self.bench.work.overwrite(path, texts[path].encode())
         built.broken.append(unbuilt(path, errors, ""))
 
     def _halts(self, built: _Built, command: tuple[str, ...], ran: Ran) -> bool:
