@@ -14,6 +14,9 @@ from runs import run
 
 load_dodo()
 
+collect_ignore = ["fixtures"]
+"""Miniature projects with tests of their own: data."""
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _state_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:

@@ -58,7 +58,8 @@ def run(root: Path, *arguments: str, command: Sequence[str] = DOIT, timeout: flo
 
 
 def environment() -> dict[str, str]:
-    return {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COV"))}
+    """As a person's: what was compiled once is not compiled again by each of hundreds of commands."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COV", "PYTHONDONTWRITE"))}
 
 
 def product(root: Path) -> dict[str, bytes]:

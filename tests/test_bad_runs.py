@@ -97,6 +97,7 @@ def test_a_mission_that_is_a_directory_is_named(demo_run: Path) -> None:
 # -- run.yaml ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -312,6 +313,7 @@ def test_something_of_another_kind_in_the_runs_memory_is_named(demo_run: Path, n
     refused(bare(demo_run), 78, f".nightmill/{name}".rstrip("/"), "move away what is there")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["contract.md", "plan.md", "schema", "drafts", "milestones"])
 def test_something_of_another_kind_in_the_place_of_an_artifact_is_named(finished_run: Path, name: str) -> None:
     path = finished_run / name
@@ -402,6 +404,7 @@ def test_a_narrow_umask_is_kept(demo_run: Path) -> None:
     assert [oct(p.stat().st_mode) for p in (demo_run / "drafts/contract.1.md", demo_run / "summary.json")] == ["0o100600"] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams_do_not_disturb_a_run(demo_run: Path, closed: str) -> None:
     done = subprocess.run(["sh", "-c", f'"$@" {closed}', "sh", *DOIT, "contract:1"], cwd=demo_run, env=environment(), check=False)

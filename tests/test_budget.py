@@ -501,6 +501,7 @@ def test_no_jump_of_the_clock_changes_the_minutes(many: list[tuple[object, ...]]
 # -- the real command --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cap", "least"), [("calls: 3", 3), ("tokens: 30000", 1), ("minutes: 0", 0)])
 def test_a_real_run_stops_clean_at_a_cap_and_again_when_it_is_restarted(demo_run: Path, cap: str, least: int) -> None:
     config = demo_run / "run.yaml"

@@ -112,6 +112,7 @@ def test_another_model_for_a_role_remakes_the_stages_of_that_role(finished_run: 
     assert run(finished_run).code == 0
 
 
+@pytest.mark.slow
 def test_an_edited_acceptance_test_is_kept_and_gates_again(finished_run: Path) -> None:
     path = next((finished_run / "acceptance").glob("test_*.py"))
     edit(path, lambda t: t + "\n# edited by hand\n")
@@ -121,6 +122,7 @@ def test_an_edited_acceptance_test_is_kept_and_gates_again(finished_run: Path) -
     assert "integrate" in done.started and not {"contract", "schema", "tests", "plan"} & set(done.started)
 
 
+@pytest.mark.slow
 def test_a_hand_edit_of_v2_is_judged_by_the_tests_like_anything_else(finished_run: Path) -> None:
     path = next((finished_run / "v2").rglob("money.py"))
     edit(path, lambda t: t + "\n# edited by hand\n")
@@ -133,6 +135,7 @@ def test_a_hand_edit_of_v2_is_judged_by_the_tests_like_anything_else(finished_ru
         assert "edited by hand" in path.read_text()
 
 
+@pytest.mark.slow
 def test_no_text_of_a_person_stands_for_what_commands_measured(finished_run: Path) -> None:
     path = next((finished_run / "v2").rglob("money.py"))
     edit(path, lambda t: t + "\nraise SystemExit\n")

@@ -53,6 +53,7 @@ def configured(root: Path, line: str) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_a_persons_own_tests_are_locked_and_proved_beside_the_written_ones(demo_run: Path) -> None:
     (demo_run / "mine").mkdir()
     (demo_run / "mine" / "test_mine.py").write_text(OWN)
@@ -120,6 +121,7 @@ RED_BEFORE = "\n\ndef test_was_red_before():\n    assert False\n"
 LOST = "\n\ndef test_the_old_way_only():\n    from tearoom import slip\n\n    assert not hasattr(slip, 'SlipError')\n"
 
 
+@pytest.mark.slow
 def test_what_was_red_before_is_told_and_charged_to_nobody(demo_run: Path) -> None:
     own = demo_run / "v1" / "tests" / "test_tearoom.py"
     own.write_text(own.read_text() + RED_BEFORE)
@@ -149,6 +151,7 @@ def test_a_settings_file_for_the_test_runner_in_v2_is_a_finding_without_effect(f
     assert told.keys() == {"setup.cfg", "conftest.py"} and "changes how tests are collected" in told["conftest.py"]
 
 
+@pytest.mark.slow
 def test_a_v2_that_depends_on_the_time_zone_is_not_proven_and_says_what_is_flaky(finished_run: Path) -> None:
     path = next((finished_run / "v2").rglob("money.py"))
     path.write_text(path.read_text() + "\n\nimport time\n\nif time.localtime(0).tm_hour:\n    half_up = half_even\n")

@@ -52,6 +52,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_hostile_megabyte_takes_minutes(name: str) -> None:
     before, reply = HOSTILE[name]

@@ -116,7 +116,11 @@ def drafted(tmp_path_factory: pytest.TempPathFactory) -> Drafted:
 # -- each fault, for ever -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", PARKS)
+QUICK = ("unauthorized", "too_large", "empty", "loading")
+"""One of each exit code, and one that is asked differently; the others are alike and run in CI."""
+
+
+@pytest.mark.parametrize("fault", [pytest.param(f, marks=() if f in QUICK else pytest.mark.slow) for f in PARKS])
 def test_a_fault_that_does_not_end_parks_the_run_and_says_what_to_do(
     drafted: Drafted, tmp_path: Path, here: Here, hurried: None, fault: str
 ) -> None:
@@ -161,6 +165,7 @@ def test_an_answer_that_came_only_after_the_question_was_changed_is_found_again_
 # -- bad nights -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_night_of_every_fault_ends_as_an_uninterrupted_one(tmp_path: Path, reference: Callable[[], Whole], here: Here) -> None:
     root = laid_out(tmp_path)
     with serve(*NIGHT, *WORSE) as server:
@@ -238,6 +243,7 @@ def test_a_review_that_never_came_blocks_nothing_and_is_told(tmp_path: Path) -> 
 # -- kill -9 in the middle of an answer -----------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_answer_is_continued_after_every_kill_and_nothing_of_it_is_written_twice(drafted: Drafted, tmp_path: Path) -> None:
     root, had = drafted.copy(tmp_path), [0]
     with serve(decode_tps=600) as server:

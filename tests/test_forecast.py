@@ -207,6 +207,7 @@ def of(events: tuple[Event, ...]) -> list[Forecast]:
     return [event for event in events if isinstance(event, Forecast)]
 
 
+@pytest.mark.slow
 def test_a_real_run_is_forecast_before_it_asks_and_again_with_its_plan_and_is_silent_under_cron(demo_run: Path) -> None:
     done = run(demo_run)
     assert (done.code, done.out) == (0, "")

@@ -139,6 +139,7 @@ def trial() -> Trial:
     return tried(gate(replace(SMALL, wall_s=6)), APP, TESTS, {}, 100, 100, lambda: None)
 
 
+@pytest.mark.slow
 def test_what_no_test_notices_survives_and_an_endless_mutant_is_noticed(trial: Trial) -> None:
     assert trial.trouble == "" and trial.left == 0 and len(trial.tried) == trial.possible
     outcomes = {f"{t.mutant.before} → {t.mutant.after}": t.outcome for t in trial.tried if t.mutant.function == "fee"}

@@ -115,6 +115,7 @@ ENDINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "status"), ENDINGS.values(), ids=ENDINGS.keys())
 def test_what_happens_in_the_second_run_alone_is_not_green(code: str, status: str) -> None:
     step = both(tree(app=f"{SECOND}def f(x):\n    if SECOND: {code}\n    return x"), STEADY, wall_s=4)

@@ -93,6 +93,7 @@ def stopped_in_order(root: Path, child: subprocess.Popen[str], number: signal.Si
     assert not any(e.kind == "stage_finished" and e.status == "failed" for e in events_of(root)), "nobody is charged for a stop"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_each_signal_stops_a_call(demo_run: Path, workers: str, number: signal.Signals) -> None:
@@ -234,6 +235,7 @@ def test_a_milestone_taken_out_of_the_plan_leaves_its_work_where_it_is(finished_
 # -- names on the command line -----------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["contract.md", "./contract.md", "v2/", "implement", "implement:*", "contract*", "merge:1"])
 def test_stages_groups_patterns_and_targets_can_be_chosen(finished_run: Path, name: str) -> None:
     done = run(finished_run, name)

@@ -54,6 +54,7 @@ def honest(done: Ran) -> None:
     assert done.code in (0, 1, 76, 77), done.out + done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", MUST_ANSWER)
 def test_a_stage_that_needs_its_reply_fails_with_the_broken_rule(finished_run: Path, stage: str) -> None:
     done = asked_again(finished_run, stage, HOSTILE["rubbish"])
@@ -100,6 +101,7 @@ def test_the_right_replies_in_thoughts_and_chatter_give_the_same_green_run(finis
     assert [made[path] for path in ("contract.md", "gate.md")] == [wanted[path] for path in ("contract.md", "gate.md")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reply", ["rubbish", "an empty function"])
 def test_an_implementer_that_does_not_implement_never_ends_green(finished_run: Path, reply: str) -> None:
     lazy = "tearoom/receipt.py\n```python\ndef make_receipt(text: str) -> str:\n    return ''\n```\n"

@@ -38,6 +38,7 @@ def files(top: Path) -> dict[str, bytes]:
     return {p.relative_to(top).as_posix(): p.read_bytes() for p in sorted(top.rglob("*")) if p.is_file()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", MAKES)
 def test_an_obedient_model_changes_nothing_but_what_its_stage_makes(finished_run: Path, stage: str) -> None:
     name = stage.replace(":", "-")
@@ -63,6 +64,7 @@ def test_an_obedient_model_changes_nothing_but_what_its_stage_makes(finished_run
             assert len(event.reasons) == len(FORBIDDEN), "each of the paths, and nothing else, is a reason"
 
 
+@pytest.mark.slow
 def test_what_an_obedient_model_may_write_lands_in_the_tree_of_its_milestone(finished_run: Path) -> None:
     for number in (1, 2):
         path = finished_run / "replies" / f"implement-money.{number}.md"

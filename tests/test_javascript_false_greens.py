@@ -85,6 +85,7 @@ FINE = {
 }
 
 
+@pytest.mark.slow
 def test_sloppy_but_right_programs_are_green(gate: QualityGate) -> None:
     found = of_all(gate, FINE, TWO)
     assert found == {name: [("passed", "")] * 2 for name in FINE}

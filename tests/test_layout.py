@@ -24,7 +24,7 @@ HOMES = {
     "hatchling": (),
 }
 TOP = {
-    *("dodo.py", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "uv.lock"),
+    *("dodo.py", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "uv.lock", "__pycache__"),
     *("stages", "skills", "templates", "runs", "tools", "tests"),
 }
 

@@ -35,7 +35,12 @@ def facts(name: str) -> dict[str, Any]:
     return json.loads((PACKS / name / "pack.json").read_text())
 
 
-@pytest.fixture(params=sorted(p.name for p in PACKS.iterdir()), scope="module")
+SLOW = {"javascript", "rust"}
+"""Languages whose tools take a second for the smallest program."""
+NAMES = [pytest.param(p.name, marks=[pytest.mark.slow] if p.name in SLOW else []) for p in sorted(PACKS.iterdir())]
+
+
+@pytest.fixture(params=NAMES, scope="module")
 def pack(request: pytest.FixtureRequest) -> LanguagePack:
     return needed(request.param)
 

@@ -229,6 +229,7 @@ EVIL = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", EVIL)
 def test_a_hostile_megabyte_takes_seconds_at_most(text: str) -> None:
     began = time.process_time()

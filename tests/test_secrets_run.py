@@ -28,6 +28,7 @@ def holding(root: Path, *secrets: str, but: tuple[str, ...] = ()) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_whole_run_leaves_no_planted_key_anywhere_in_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = demo.prepare(tmp_path, None)
     (root / "v1").rename(tmp_path / "till")

@@ -76,6 +76,7 @@ def run(root: Path, *stages: str) -> Ran:
     return run_command(root, "run", *stages, command=NIGHTMILL)
 
 
+@pytest.mark.slow
 def test_a_small_model_is_asked_for_calls_and_functions_and_the_old_program_gives_the_results(tmp_path: Path) -> None:
     root = small(tmp_path / "r", REPLIES)
     done = run(root)
@@ -103,6 +104,7 @@ def test_a_change_that_no_test_shows_is_told_and_never_counts_as_shown(tmp_path:
     assert "no test shows the change" in told and "**C3**: no row of the test matrix covers it" in told
 
 
+@pytest.mark.slow
 def test_a_call_whose_result_the_change_touches_becomes_a_row_of_the_change(tmp_path: Path) -> None:
     root = small(tmp_path / "r", UNCHANGED | twice(8, "1"))
     run(root, "test_matrix")
@@ -111,6 +113,7 @@ def test_a_call_whose_result_the_change_touches_becomes_a_row_of_the_change(tmp_
     assert "no test shows the change" not in "".join(e.text for e in events_of(root) if e.kind == "finding")
 
 
+@pytest.mark.slow
 def test_a_changed_result_of_which_the_model_is_not_sure_is_no_row(tmp_path: Path) -> None:
     root = small(tmp_path / "r", REPLIES | {"test_matrix.5": "2"} | twice(10, "raises ValueError 'negative: -5'", "200"))
     run(root, "test_matrix")

@@ -142,6 +142,7 @@ def test_a_repair_is_told_what_failed_and_solves_at_the_second_attempt(tmp_path:
     assert "test_label" in second and "'105' != '1.05'" in second and "test_net" not in second
 
 
+@pytest.mark.slow
 def test_samples_ask_the_same_again_at_rising_temperature_and_the_one_that_passes_most_is_kept(tmp_path: Path) -> None:
     """The second one loses a test that the first one passed, and wins two: as a whole it is better."""
     first, second = whole(code("return 0", "return ''")), whole(code("return 100 if cents else None", LABEL))
@@ -187,6 +188,7 @@ def test_a_reply_that_touches_the_tests_is_refused_as_a_whole(tmp_path: Path) ->
     assert (tmp_path / "kept/acceptance/money_test.py").read_text() == TESTS
 
 
+@pytest.mark.slow
 def test_skipping_out_of_a_test_or_ending_the_run_is_not_solving(tmp_path: Path) -> None:
     skips = "import pytest\n\n\ndef net(cents):\n    pytest.skip('later')\n\n\ndef label(cents):\n    pytest.skip('later')\n"
     ends = "import os\n\n\ndef net(cents):\n    os._exit(0)\n\n\ndef label(cents):\n    os._exit(0)\n"
@@ -222,6 +224,7 @@ def test_a_directory_without_tests_or_without_a_file_to_write_is_no_task(tmp_pat
         assert done.returncode == 3 and says in done.stderr
 
 
+@pytest.mark.slow
 def test_a_killed_try_goes_on_in_its_directory_and_asks_nothing_twice(tmp_path: Path) -> None:
     slow = "<!-- scripted: stall=60 -->\n"
     arguments = ["--task", task(tmp_path / "money"), "--run-config", config(tmp_path, HALF, slow + RIGHT), "--keep", tmp_path / "kept"]
@@ -257,6 +260,7 @@ def test_a_server_answers_a_try_as_well(tmp_path: Path) -> None:
     assert found["seconds_model"] > 0
 
 
+@pytest.mark.slow
 def test_a_bench_goes_on_where_it_was_pairs_two_strategies_and_judges_what_is_solved_afresh(tmp_path: Path) -> None:
     for name in ("one", "two"):
         task(tmp_path / "tasks" / name)
@@ -279,6 +283,7 @@ def test_a_bench_goes_on_where_it_was_pairs_two_strategies_and_judges_what_is_so
     assert third.stdout == second.stdout and third.stderr == ""
 
 
+@pytest.mark.slow
 def test_tries_that_a_budget_ended_are_not_counted_and_three_in_a_row_end_the_bench(tmp_path: Path) -> None:
     for name in ("a", "b", "c", "d"):
         task(tmp_path / "tasks" / name)

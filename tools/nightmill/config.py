@@ -182,7 +182,7 @@ class RunConfig(_Section):
     source: str = Field(min_length=1)
     tests: str | None = None
     """The person's own acceptance tests, a file or a directory: locked beside the written ones, and never set aside."""
-    language: Literal["auto", "python", "javascript"] = "auto"
+    language: Literal["auto", "python", "javascript", "rust"] = "auto"
     providers: dict[str, _OneProvider]
     models: dict[str, Models]
     budgets: Budgets = Budgets()

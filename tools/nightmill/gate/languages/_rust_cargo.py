@@ -176,7 +176,7 @@ def diagnostic(told: Any, tree: Tree, *, blocking: bool = True) -> Diagnostic | 
     level = str(told.get("level")) if isinstance(told, dict) else ""
     if level not in ("error", "warning") and not level.startswith("error"):
         return None
-    spans = [span for span in told.get("spans") or () if isinstance(span, dict)]
+    spans = _tables(told, "spans")
     place = next((found for span in sorted(spans, key=lambda s: not s.get("is_primary")) if (found := _inside(span, tree))), None)
     if place is None:
         return None
@@ -184,7 +184,7 @@ def diagnostic(told: Any, tree: Tree, *, blocking: bool = True) -> Diagnostic | 
     label = next((str(s["label"]) for s in spans if s.get("is_primary") and s.get("label")), "")
     message = str(told.get("message", ""))
     text = message + (f": {label}" if label and label not in message else "")
-    notes = [c for c in told.get("children") or () if isinstance(c, dict) and c.get("level") in ("help", "note")]
+    notes = [c for c in _tables(told, "children") if c.get("level") in ("help", "note")]
     for note in notes[:2]:
         if "on by default" not in (said := str(note.get("message", ""))):
             text += f"; {note['level']}: {said}"
@@ -197,6 +197,12 @@ def diagnostic(told: Any, tree: Tree, *, blocking: bool = True) -> Diagnostic | 
         message=folded(text) + (" (this warning counts as an error)" if blocks else ""),
         severity="error" if level != "warning" or blocks else "warning",
     )
+
+
+def _tables(told: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """The objects of a list; empty for anything that is none."""
+    value = told.get(key)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def _inside(span: Any, tree: Tree) -> dict[str, Any] | None:
