@@ -95,7 +95,7 @@ def test_a_model_that_would_not_see_everything_comes_after_one_that_does(root: P
 def test_a_prompt_that_fits_nowhere_names_every_window(root: Path) -> None:
     with FakeServer([GOOD], window=512) as one, FakeServer([GOOD], window=700) as two:
         several(root, one.url, two.url)
-        with pytest.raises(ConfigError, match=r"window is 512.*window is 700"):
+        with pytest.raises(ConfigError, match=r"p0, model m0: .*window is 512.*p1, model m1: .*window is 700"):
             ask(opened(root), sections={"contract": "C1: all stays. " * 1000})
         assert not one.calls and not two.calls
 

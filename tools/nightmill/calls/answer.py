@@ -131,7 +131,7 @@ def _try(session: Session, question: Question, store: CallStore, line: Line, put
     except ConfigError as error:
         if not several:
             raise
-        line.error = error  # another window may be large enough
+        line.error = ConfigError(f"{backend.provider.name}, model {backend.model.model}: {error}")  # another window may be large enough
         return None
 
 
