@@ -442,7 +442,7 @@ def rust_at(root: Path, version: str) -> None:
 def test_a_shim_is_seen_through_and_a_stable_release_goes_before_a_nightly_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(finding, "_HOMES", ("~/.cargo/bin", "~/.rustup/toolchains/*/bin"))
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", f"{tmp_path}/shims:/bin")
+    monkeypatch.setenv("PATH", f"{tmp_path}/shims")
     homes = tmp_path / ".rustup/toolchains"
     for version in ("1.71.0", "1.9.0", "1.99.0-nightly"):
         rust_at(homes / version, version)
@@ -451,7 +451,7 @@ def test_a_shim_is_seen_through_and_a_stable_release_goes_before_a_nightly_one(t
     found = finding.find()
     assert found is not None and (found.sysroot, found.cargo, found.version) == (homes / "1.9.0", homes / "1.9.0/bin/cargo", "1.9.0")
     program(tmp_path / "shims/rustc", "exit 1")
-    monkeypatch.setenv("PATH", f"/bin:{tmp_path}/shims")
+    monkeypatch.setenv("PATH", f"{tmp_path}/none:{tmp_path}/shims")
     found = finding.find()
     assert found is not None and found.rustc == homes / "1.71.0/bin/rustc"
     (homes / "1.71.0/bin/cargo").unlink()
