@@ -455,7 +455,7 @@ def test_a_shim_is_seen_through_and_a_stable_release_goes_before_a_nightly_one(t
     found = finding.find()
     assert found is not None and found.rustc == homes / "1.71.0/bin/rustc"
     (homes / "1.71.0/bin/cargo").unlink()
-    monkeypatch.setenv("PATH", "/bin")
+    monkeypatch.setenv("PATH", f"{tmp_path}/none")
     found = finding.find()
     assert found is not None and found.version == "1.9.0"
 
