@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from fake_server import FakeServer, Say, closed_port, error, html
+from faults_help import HURRIED
 from nightmill.run.atomic import write_atomic
 from runs import DOIT, NIGHTMILL, Ran, environment, events_of, run
 
@@ -245,8 +246,9 @@ def test_a_server_that_gives_no_usable_answer_ends_the_run_honestly(demo_run: Pa
     ids=["HTML", "429", "closed mid-stream", "silent"],
 )
 def test_a_server_that_stays_bad_is_given_up_after_a_few_tries(demo_run: Path, scenario: Say, said: str) -> None:
+    hurried = HURRIED if "slow down" in said else DOIT  # three minutes of waits
     with FakeServer([scenario]) as server:
-        ended(run(asking(demo_run, server.url, ", idle_s: 1")), 77, said)
+        ended(run(asking(demo_run, server.url, ", idle_s: 1"), command=hurried), 77, said)
 
 
 @pytest.mark.slow

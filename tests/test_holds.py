@@ -108,6 +108,7 @@ def test_each_signal_stops_a_call(demo_run: Path, workers: str, number: signal.S
 def test_a_signal_stops_a_proof_and_the_stage_did_not_fail(finished_run: Path, workers: str) -> None:
     before = len(events_of(finished_run))
     run(finished_run, "forget", "tests")
+    shutil.rmtree(finished_run / ".nightmill/gates")  # what the tests did on the stubs is remembered
     with working(finished_run, "-n", workers) as child:
         end = time.monotonic() + 60
         while not any(running("tests")(e) for e in events_of(finished_run)[before:]):
