@@ -87,6 +87,15 @@ def parser() -> argparse.ArgumentParser:
     _answering(demo)
     demo.set_defaults(action=_demo)
 
+    _settling(verbs)
+    _looking(verbs)
+    _trials(verbs)
+    add_fake_server(verbs)
+    return top
+
+
+def _settling(verbs: Any) -> None:
+    """What is stale, and what a person says about a hand edit."""
     why = verbs.add_parser(
         "why",
         help="what is not up to date, and which facts differ: old → new",
@@ -119,6 +128,9 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument("stage", metavar="STAGE", help="a stage's name, or its file")
         sub.set_defaults(action=_settle, verb=verb)
 
+
+def _looking(verbs: Any) -> None:
+    """What only reads a run."""
     explain = verbs.add_parser(
         "explain",
         help="what went wrong: its class, the evidence, who was charged, what comes next",
@@ -138,12 +150,8 @@ def parser() -> argparse.ArgumentParser:
     providers.add_argument("--every", metavar="SECONDS", type=float, default=2.0, help="with --watch (default: 2)")
     providers.set_defaults(action=_providers)
 
-    _trials(verbs)
-    add_fake_server(verbs)
-
     status = "every stage, the last run, what it cost, what is open"
     verbs.add_parser("status", help=status, description=f"Prints {status}.").set_defaults(action=_status)
-    return top
 
 
 def _trials(verbs: Any) -> None:
